@@ -1,0 +1,3 @@
+//! The agent-env program.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Turns a plan into a running deploy: providers, supervisor, reaper.

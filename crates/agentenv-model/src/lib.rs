@@ -1,0 +1,1 @@
+//! Envs as pure data: env.toml, name claims, and the plan of a deploy; no I/O.

@@ -1,0 +1,1 @@
+//! Gateway, site proxy, DNS, TLS minting and the one decision function.

@@ -1,0 +1,151 @@
+//! Names and ids.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+/// Why a text is not a name or an id.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not {what}: {accepted}")]
+pub struct IdError {
+    text: String,
+    what: &'static str,
+    accepted: &'static str,
+}
+
+macro_rules! id {
+    ($(#[$doc:meta])* $type:ident, $what:literal, $accepted:literal, $check:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $type(String);
+
+        impl $type {
+            /// Parses the text.
+            pub fn parse(text: &str) -> Result<Self, IdError> {
+                let check: fn(&str) -> bool = $check;
+                if check(text) {
+                    Ok(Self(text.to_owned()))
+                } else {
+                    Err(IdError { text: text.to_owned(), what: $what, accepted: $accepted })
+                }
+            }
+
+            /// The text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+        impl fmt::Debug for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "`{}`", self.0)
+            }
+        }
+        impl FromStr for $type {
+            type Err = IdError;
+            fn from_str(text: &str) -> Result<Self, IdError> {
+                Self::parse(text)
+            }
+        }
+        impl TryFrom<String> for $type {
+            type Error = IdError;
+            fn try_from(text: String) -> Result<Self, IdError> {
+                Self::parse(&text)
+            }
+        }
+        impl From<$type> for String {
+            fn from(value: $type) -> Self {
+                value.0
+            }
+        }
+    };
+}
+
+id!(
+    /// The name of an env, a website, a browser, a service, or a deploy that was given one.
+    Name,
+    "a name",
+    "lower-case letters, digits and `-`, a letter first, 63 characters at most",
+    is_name
+);
+id!(
+    /// The id of a deploy: `d-` and 12 hexadecimal digits.
+    DeployId,
+    "a deploy id",
+    "`d-` and 12 hexadecimal digits",
+    |text| is_random(text, "d-")
+);
+id!(
+    /// The id of a run: `r-` and 12 hexadecimal digits.
+    RunId,
+    "a run id",
+    "`r-` and 12 hexadecimal digits",
+    |text| is_random(text, "r-")
+);
+id!(
+    /// A sandbox's service as people write it: `browser`, or `tracker/frontend`.
+    SandboxName,
+    "a sandbox",
+    "a browser's name, or a website's and a service's name joined by `/`",
+    |text| match text.split_once('/') {
+        Some((site, service)) => is_name(site) && is_name(service),
+        None => is_name(text),
+    }
+);
+
+fn is_name(text: &str) -> bool {
+    text.len() <= 63
+        && text.starts_with(|c: char| c.is_ascii_lowercase())
+        && !text.ends_with('-')
+        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+}
+
+fn is_random(text: &str, prefix: &str) -> bool {
+    text.strip_prefix(prefix)
+        .is_some_and(|rest| rest.len() == 12 && rest.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)))
+}
+
+impl DeployId {
+    /// Makes a new random id.
+    pub fn random() -> Self {
+        Self(format!("d-{}", hex::encode(rand::random::<[u8; 6]>())))
+    }
+}
+
+impl RunId {
+    /// Makes a new random id.
+    pub fn random() -> Self {
+        Self(format!("r-{}", hex::encode(rand::random::<[u8; 6]>())))
+    }
+}
+
+impl SandboxName {
+    /// The sandbox of one service of a website.
+    pub fn of_service(website: &Name, service: &Name) -> Self {
+        Self(format!("{website}/{service}"))
+    }
+
+    /// The sandbox of a browser.
+    pub fn of_browser(browser: &Name) -> Self {
+        Self(browser.0.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        for (text, good) in [("shop", true), ("a-1", true), ("", false), ("1a", false), ("A", false), ("a-", false), ("a/b", false), ("../x", false)] {
+            assert_eq!(Name::parse(text).is_ok(), good, "{text}");
+        }
+        assert!(SandboxName::parse("tracker/frontend").is_ok() && SandboxName::parse("a/b/c").is_err());
+        assert!(DeployId::parse(DeployId::random().as_str()).is_ok() && DeployId::parse("d-xyz").is_err());
+    }
+}

@@ -1,0 +1,24 @@
+//! What every side of agent-env agrees on: ids, host names and patterns, the `website/v1` and `traffic/v1` names,
+//! agent cards, the control API of a deploy, exit codes.
+//!
+//! This crate does no I/O. Wire types serialize; they are the only types that do.
+
+mod card;
+pub mod control;
+mod exit;
+mod host;
+mod ids;
+mod token;
+mod website;
+
+pub use card::{AgentCard, AgentExtension, AgentInterface, Capabilities, WebsiteParams};
+pub use exit::ExitCode;
+pub use host::{HostError, HostName, HostPattern};
+pub use ids::{DeployId, IdError, Name, RunId, SandboxName};
+pub use token::{AgentToken, ControlToken, SiteKey};
+pub use website::{
+    AGENT_CARD_PATH, CONTROL_TOKEN_HEADER, Cookie, DataGet, DataLoad, DataReply, ErrorBody, ErrorKind, LocalStorageItem,
+    OriginState, PCAP_MEDIA_TYPE, SITE_KEY_ENV, SITE_KEY_HEADER, SameSite, SessionRequest, SessionState, TRAFFIC_CAPTURES_PATH,
+    TRAFFIC_EXTENSION, Verify, WEBSITE_ALLOW_HOSTS_PARAM, WEBSITE_DOMAINS_PARAM, WEBSITE_EXTENSION, WEBSITE_LIVE_PARAM,
+    WEBSITE_NAME_PARAM, WEBSITE_ROUTES_PARAM, WEBSITE_SETTINGS_ENV, WEBSITE_URLS_ENV, operation,
+};

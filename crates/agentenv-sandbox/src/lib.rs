@@ -1,0 +1,1 @@
+//! Sealed sandboxes with placed sockets; the only crate with unsafe code.

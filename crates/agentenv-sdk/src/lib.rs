@@ -1,0 +1,1 @@
+//! What a site author uses to write a website env in Rust; published, so apart.

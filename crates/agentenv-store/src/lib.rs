@@ -1,0 +1,1 @@
+//! Records in SQLite, trees and files in an object store.

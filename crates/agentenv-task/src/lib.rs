@@ -1,0 +1,1 @@
+//! Tasks: steps, the runner and the run record.
