@@ -187,7 +187,7 @@ pub struct SignedIn {
 }
 
 /// Answer of `/reset`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResetReport {
     /// All of it, in milliseconds.
     pub total_ms: f64,

@@ -142,7 +142,16 @@ mod tests {
 
     #[test]
     fn names() {
-        for (text, good) in [("shop", true), ("a-1", true), ("", false), ("1a", false), ("A", false), ("a-", false), ("a/b", false), ("../x", false)] {
+        for (text, good) in [
+            ("shop", true),
+            ("a-1", true),
+            ("", false),
+            ("1a", false),
+            ("A", false),
+            ("a-", false),
+            ("a/b", false),
+            ("../x", false),
+        ] {
             assert_eq!(Name::parse(text).is_ok(), good, "{text}");
         }
         assert!(SandboxName::parse("tracker/frontend").is_ok() && SandboxName::parse("a/b/c").is_err());

@@ -17,8 +17,9 @@ pub use host::{HostError, HostName, HostPattern};
 pub use ids::{DeployId, IdError, Name, RunId, SandboxName};
 pub use token::{AgentToken, ControlToken, SiteKey};
 pub use website::{
-    AGENT_CARD_PATH, CONTROL_TOKEN_HEADER, Cookie, DataGet, DataLoad, DataReply, ErrorBody, ErrorKind, LocalStorageItem,
-    OriginState, PCAP_MEDIA_TYPE, SITE_KEY_ENV, SITE_KEY_HEADER, SameSite, SessionRequest, SessionState, TRAFFIC_CAPTURES_PATH,
-    TRAFFIC_EXTENSION, Verify, WEBSITE_ALLOW_HOSTS_PARAM, WEBSITE_DOMAINS_PARAM, WEBSITE_EXTENSION, WEBSITE_LIVE_PARAM,
-    WEBSITE_NAME_PARAM, WEBSITE_ROUTES_PARAM, WEBSITE_SETTINGS_ENV, WEBSITE_URLS_ENV, operation,
+    AGENT_CARD_PATH, CONTROL_TOKEN_HEADER, Cookie, DataGet, DataLoad, DataReply, ErrorBody, ErrorKind,
+    LocalStorageItem, OriginState, PCAP_MEDIA_TYPE, SITE_KEY_ENV, SITE_KEY_HEADER, SameSite, SessionRequest,
+    SessionState, TRAFFIC_CAPTURES_PATH, TRAFFIC_EXTENSION, Verify, WEBSITE_ALLOW_HOSTS_PARAM, WEBSITE_DOMAINS_PARAM,
+    WEBSITE_EXTENSION, WEBSITE_LIVE_PARAM, WEBSITE_NAME_PARAM, WEBSITE_ROUTES_PARAM, WEBSITE_SETTINGS_ENV,
+    WEBSITE_URLS_ENV, operation,
 };

@@ -61,7 +61,11 @@ mod tests {
     #[test]
     fn a_token_is_compared_and_never_shown() {
         let token = ControlToken::random();
-        assert!(token.matches(token.expose().as_bytes()) && !token.matches(b"") && !token.matches(&token.expose().as_bytes()[1..]));
+        assert!(
+            token.matches(token.expose().as_bytes())
+                && !token.matches(b"")
+                && !token.matches(&token.expose().as_bytes()[1..])
+        );
         assert_eq!(token.expose().len(), 64);
         assert!(!format!("{token:?}").contains(token.expose()));
     }
