@@ -6,6 +6,7 @@
 mod card;
 pub mod control;
 mod exit;
+mod home;
 mod host;
 mod ids;
 mod token;
@@ -13,6 +14,7 @@ mod website;
 
 pub use card::{AgentCard, AgentExtension, AgentInterface, Capabilities, WebsiteParams};
 pub use exit::ExitCode;
+pub use home::{CACHE_ENV, HOME_ENV, Home};
 pub use host::{HostError, HostName, HostPattern};
 pub use ids::{DeployId, IdError, Name, RunId, SandboxName};
 pub use token::{AgentToken, ControlToken, SiteKey};
