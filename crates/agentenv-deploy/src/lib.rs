@@ -1,1 +1,7 @@
 //! Turns a plan into a running deploy: providers, supervisor, reaper.
+
+mod client;
+mod record;
+
+pub use client::ControlClient;
+pub use record::{DeployDir, DeployRecord, RecordError};

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{DeployId, ExitCode, HostPattern, Name, SandboxName};
+use crate::{DeployId, ErrorKind, ExitCode, HostPattern, Name, SandboxName};
 
 /// Where a deploy is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -280,6 +280,39 @@ pub struct ControlError {
     /// The last log lines of the service that is to blame.
     #[serde(default)]
     pub log: Vec<String>,
+    /// The kind of error that a website answered, where one did: tells `blocked_by_site` apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<ErrorKind>,
+}
+
+impl ControlError {
+    /// Makes an error without a hint.
+    pub fn new(exit: ExitCode, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into(), hint: String::new(), log: Vec::new(), kind: None }
+    }
+
+    /// Makes an error of the machine or a service.
+    pub fn infrastructure(message: impl Into<String>) -> Self {
+        Self::new(ExitCode::Infrastructure, message)
+    }
+
+    /// Says what to do about it.
+    #[must_use]
+    pub fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: hint.into(), ..self }
+    }
+
+    /// Adds the last log lines of who is to blame.
+    #[must_use]
+    pub fn log(self, log: Vec<String>) -> Self {
+        Self { log, ..self }
+    }
+
+    /// Keeps the kind of error that a website answered.
+    #[must_use]
+    pub fn kind(self, kind: ErrorKind) -> Self {
+        Self { kind: Some(kind), ..self }
+    }
 }
 
 /// One website of a deploy as it was planned, for claims and the site table.

@@ -1,0 +1,221 @@
+//! The record of one deploy on disk: written before anything exists, replaced atomically, kept after the end.
+
+use std::{
+    fs, io,
+    io::Write as _,
+    path::{Path, PathBuf},
+};
+
+use agentenv_protocol::{
+    DeployId, Name,
+    control::{ControlError, DeployInfo, DeployState},
+};
+use serde::{Deserialize, Serialize};
+
+/// The newest format of `deploy.json` that this program reads.
+const FORMAT: u32 = 1;
+
+/// What `deploy.json` holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DeployRecord {
+    /// Format of the file.
+    pub format: u32,
+    /// Id.
+    pub deploy: DeployId,
+    /// The unique name it was given.
+    pub name: Option<Name>,
+    /// The env.
+    pub env: Name,
+    /// The versions that it runs: env name and version.
+    pub versions: Vec<(Name, u64)>,
+    /// `sandbox`.
+    pub provider: String,
+    /// Whether a live site is part of it (LIVE-5).
+    pub live: bool,
+    /// Whether services share the caller's uid, so that sandboxes can exhaust each other's per-uid limits.
+    pub single_uid: bool,
+    /// State.
+    pub state: DeployState,
+    /// RFC 3339, UTC.
+    pub created: String,
+    /// What was printed when it got ready.
+    pub info: Option<DeployInfo>,
+    /// Why it ended, where it failed.
+    pub error: Option<ControlError>,
+}
+
+/// Why a record cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The file system refused.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The kernel's word.
+        source: io::Error,
+    },
+    /// The file is not a record.
+    #[error("{path} is not a deploy record: {source}")]
+    Torn {
+        /// The file.
+        path: PathBuf,
+        /// What the parser says.
+        source: serde_json::Error,
+    },
+    /// The file was written by a newer program.
+    #[error("{path} has format {found}, this program reads up to {FORMAT}")]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+    },
+}
+
+/// The folder of one deploy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeployDir(PathBuf);
+
+impl DeployDir {
+    /// Takes the folder.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The record.
+    pub fn record(&self) -> PathBuf {
+        self.0.join("deploy.json")
+    }
+
+    /// What the supervisor holds a write lock on while it lives.
+    pub fn lock(&self) -> PathBuf {
+        self.0.join("lock")
+    }
+
+    /// Where it is commanded.
+    pub fn control_socket(&self) -> PathBuf {
+        self.0.join("control.sock")
+    }
+
+    /// The control token, 0600.
+    pub fn control_token(&self) -> PathBuf {
+        self.0.join("control.token")
+    }
+
+    /// The certificate authority.
+    pub fn ca(&self) -> PathBuf {
+        self.0.join("ca.pem")
+    }
+
+    /// The denied log, one JSON object a line.
+    pub fn denied(&self) -> PathBuf {
+        self.0.join("denied.jsonl")
+    }
+
+    /// Logs of services, browsers and the supervisor.
+    pub fn logs(&self) -> PathBuf {
+        self.0.join("logs")
+    }
+
+    /// Reads the record.
+    pub fn load(&self) -> Result<DeployRecord, RecordError> {
+        let path = self.record();
+        let bytes = fs::read(&path).map_err(|source| RecordError::Io { path: path.clone(), source })?;
+        let record: DeployRecord =
+            serde_json::from_slice(&bytes).map_err(|source| RecordError::Torn { path: path.clone(), source })?;
+        if record.format > FORMAT {
+            return Err(RecordError::Newer { path, found: record.format });
+        }
+        Ok(record)
+    }
+
+    /// Replaces the record: a reader sees the old or the new one, also after a power cut.
+    pub fn save(&self, record: &DeployRecord) -> Result<(), RecordError> {
+        let path = self.record();
+        replace(&path, |file| serde_json::to_writer_pretty(file, record).map_err(io::Error::from))
+            .map_err(|source| RecordError::Io { path, source })
+    }
+}
+
+impl DeployRecord {
+    /// Makes the record of a deploy about to start.
+    pub fn new(deploy: DeployId, name: Option<Name>, env: Name, versions: Vec<(Name, u64)>, live: bool) -> Self {
+        Self {
+            format: FORMAT,
+            deploy,
+            name,
+            env,
+            versions,
+            provider: "sandbox".to_owned(),
+            live,
+            single_uid: false,
+            state: DeployState::Starting,
+            created: jiff::Timestamp::now().to_string(),
+            info: None,
+            error: None,
+        }
+    }
+
+    /// Whether nothing of it should be running any more.
+    pub fn is_over(&self) -> bool {
+        matches!(self.state, DeployState::Closed | DeployState::Failed)
+    }
+}
+
+/// Replaces a file atomically and durably.
+pub(crate) fn replace(path: &Path, write: impl FnOnce(&mut fs::File) -> io::Result<()>) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    write(file.as_file_mut())?;
+    file.as_file_mut().flush()?;
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|error| error.error)?;
+    fs::File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record() -> DeployRecord {
+        DeployRecord::new(DeployId::random(), None, Name::parse("shop").unwrap(), Vec::new(), false)
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = DeployDir::new(folder.path());
+        let mut written = record();
+        dir.save(&written).unwrap();
+        written.state = DeployState::Failed;
+        dir.save(&written).unwrap();
+        assert_eq!(dir.load().unwrap(), written);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file stays");
+    }
+
+    #[test]
+    fn row_81_a_record_torn_at_every_byte_is_said_to_be_torn() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = DeployDir::new(folder.path());
+        dir.save(&record()).unwrap();
+        let whole = fs::read(dir.record()).unwrap();
+        for end in 0..whole.len() {
+            fs::write(dir.record(), &whole[..end]).unwrap();
+            assert!(matches!(dir.load(), Err(RecordError::Torn { .. })), "cut at {end}");
+        }
+    }
+
+    #[test]
+    fn a_newer_format_is_refused_by_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = DeployDir::new(folder.path());
+        dir.save(&DeployRecord { format: 2, ..record() }).unwrap();
+        assert!(matches!(dir.load(), Err(RecordError::Newer { found: 2, .. })));
+    }
+}
