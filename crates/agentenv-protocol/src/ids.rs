@@ -88,6 +88,27 @@ id!(
     |text| is_random(text, "r-")
 );
 id!(
+    /// The id of an artifact: `a-` and 12 hexadecimal digits.
+    ArtifactId,
+    "an artifact id",
+    "`a-` and 12 hexadecimal digits",
+    |text| is_random(text, "a-")
+);
+id!(
+    /// The id of an artifact universe: `u-` and 12 hexadecimal digits.
+    UniverseId,
+    "an artifact universe's id",
+    "`u-` and 12 hexadecimal digits",
+    |text| is_random(text, "u-")
+);
+id!(
+    /// The SHA-256 of stored bytes, in hexadecimal.
+    Digest,
+    "a digest",
+    "64 lower-case hexadecimal digits",
+    |text| text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+);
+id!(
     /// A sandbox's service as people write it: `browser`, or `tracker/frontend`.
     SandboxName,
     "a sandbox",
@@ -121,6 +142,27 @@ impl RunId {
     /// Makes a new random id.
     pub fn random() -> Self {
         Self(format!("r-{}", hex::encode(rand::random::<[u8; 6]>())))
+    }
+}
+
+impl ArtifactId {
+    /// Makes a new random id.
+    pub fn random() -> Self {
+        Self(format!("a-{}", hex::encode(rand::random::<[u8; 6]>())))
+    }
+}
+
+impl UniverseId {
+    /// Makes a new random id.
+    pub fn random() -> Self {
+        Self(format!("u-{}", hex::encode(rand::random::<[u8; 6]>())))
+    }
+}
+
+impl Digest {
+    /// Takes the 32 bytes of a finished SHA-256.
+    pub fn from_sha256(bytes: [u8; 32]) -> Self {
+        Self(hex::encode(bytes))
     }
 }
 

@@ -16,7 +16,7 @@ pub use card::{AgentCard, AgentExtension, AgentInterface, Capabilities, WebsiteP
 pub use exit::ExitCode;
 pub use home::{CACHE_ENV, HOME_ENV, Home};
 pub use host::{HostError, HostName, HostPattern};
-pub use ids::{DeployId, IdError, Name, RunId, SandboxName};
+pub use ids::{ArtifactId, DeployId, Digest, IdError, Name, RunId, SandboxName, UniverseId};
 pub use token::{AgentToken, ControlToken, SiteKey};
 pub use website::{
     AGENT_CARD_PATH, CONTROL_TOKEN_HEADER, Cookie, DataGet, DataLoad, DataReply, ErrorBody, ErrorKind,
