@@ -50,6 +50,7 @@ def load(db, request):
         raise Refused("bad_request", shown + (f"; and {more} more" if more > 0 else ""),
                       "nothing was loaded; the shape is {users: [{username, password, roles?}], issues: [{title, "
                       "status?, assignedto?, priority?, creator?, messages?: [text]}]}")
+    begin(db)
     for at, user in enumerate(users):
         with_place(f"users[{at}]", lambda user=user: db.user.create(
             username=user["username"], password=password.Password(user["password"], config=db.config),
@@ -58,6 +59,24 @@ def load(db, request):
         with_place(f"issues[{at}]", lambda issue=issue: create_issue(db, issue))
     db.commit()
     return {"users": len(users), "issues": len(issues)}
+
+
+def begin(db):
+    """Takes the write lock until the load is committed or rolled back.
+
+    Roundup's own `newid` commits whenever it hands out an id, which would leave half a load behind. Nobody else can take
+    an id while the lock is held, so here the next one is read and raised within the same transaction.
+    """
+    db.conn.isolation_level = None
+    db.sql("begin immediate")
+
+    def newid(class_name):
+        db.sql("select num from ids where name=?", (class_name,))
+        [number] = db.cursor.fetchone()
+        db.sql("update ids set num=num+1 where name=?", (class_name,))
+        return str(int(number))
+
+    db.newid = newid
 
 
 def with_place(place, create):
@@ -216,7 +235,7 @@ def issues_of(db):
             "priority": name_of(db.priority, db.issue.get(id, "priority"), "name"),
             "assignedto": name_of(db.user, db.issue.get(id, "assignedto"), "username"),
             "creator": name_of(db.user, db.issue.get(id, "creator"), "username"),
-            "messages": [db.msg.get(message, "content") for message in sorted(db.issue.get(id, "messages"), key=int)],
+            "messages": [text_of(db, message) for message in sorted(db.issue.get(id, "messages"), key=int)],
         }
         for id in ids(db.issue)
     ]
@@ -245,6 +264,11 @@ def session(db, request):
 def names(db, class_name, field):
     of_class = db.getclass(class_name)
     return [of_class.get(id, field) for id in ids(of_class)]
+
+
+def text_of(db, message):
+    # A form sends its line ends as CR LF.
+    return db.msg.get(message, "content").replace("\r\n", "\n")
 
 
 def name_of(of_class, id, field):
