@@ -1,0 +1,103 @@
+//! The machine before and after.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use crate::{Process, Processes, program};
+
+/// What a deploy could leave on the machine. For tests that run alone: others' deploys would be seen too.
+#[derive(Debug)]
+pub struct Snapshot {
+    things: BTreeSet<String>,
+}
+
+/// Exited processes vanish when their parent has reaped them, the rest of a namespace a moment later.
+const SETTLE: Duration = Duration::from_secs(5);
+
+impl Snapshot {
+    /// What is there now.
+    pub fn take() -> Self {
+        let mut things = BTreeSet::new();
+        let own = Process::of(std::process::id()).expect("this process is there").namespaces();
+        for process in Processes::all().iter() {
+            if process.state != 'Z' && is_ours(process, &own) {
+                things.insert(format!("process {} {} {}", process.pid, process.start, process.arguments()));
+            }
+            // Also a namespace that a process holds by a descriptor only.
+            let descriptors = fs::read_dir(format!("/proc/{}/fd", process.pid)).into_iter().flatten().flatten();
+            let held = descriptors.filter_map(|entry| fs::read_link(entry.path()).ok());
+            let held = held.map(|path| path.display().to_string()).filter(|link| is_namespace(link));
+            things.extend(process.namespaces().into_iter().chain(held).map(|name| format!("namespace {name}")));
+        }
+        let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mountinfo is readable");
+        things.extend(mounts.lines().map(|line| format!("mount {}", line.split(' ').nth(4).unwrap_or_default())));
+        list(Path::new("/sys/fs/cgroup"), "cgroup", 3, &mut things);
+        let runtime = format!("/run/user/{}", rustix::process::geteuid().as_raw());
+        for folder in ["/tmp", "/var/tmp", "/dev/shm", "/run", "/run/lock", &runtime, "/sys/class/net"] {
+            list(Path::new(folder), "file", 1, &mut things);
+        }
+        Self { things }
+    }
+
+    /// Checks that nothing has come since, but what `expected` explains.
+    #[track_caller]
+    pub fn assert_nothing_left_but(&self, expected: &[&str]) {
+        let start = Instant::now();
+        loop {
+            let now = Self::take();
+            let new = now.things.difference(&self.things);
+            let left: Vec<&String> = new.filter(|thing| !expected.iter().any(|part| thing.contains(part))).collect();
+            if left.is_empty() {
+                return;
+            }
+            assert!(start.elapsed() < SETTLE, "left behind: {left:#?}");
+            std::thread::park_timeout(Duration::from_millis(50));
+        }
+    }
+
+    /// Checks that nothing has come since, but this home.
+    #[track_caller]
+    pub fn assert_nothing_left(&self, home: &crate::Home) {
+        self.assert_nothing_left_but(&[&home.path().display().to_string()]);
+    }
+}
+
+/// A process of ours: it runs the program, or is in another user namespace, or has an id that only sandboxes have.
+fn is_ours(process: &Process, own: &[String]) -> bool {
+    let user = |namespaces: &[String]| namespaces.iter().find(|name| name.starts_with("user:")).cloned();
+    let theirs = user(&process.namespaces());
+    let elsewhere = theirs.is_some() && theirs != user(own);
+    let runs_it = process.program().is_some_and(|file| file.starts_with(&program().display().to_string()));
+    elsewhere || runs_it || process.arguments().contains("internal-s") || uid(process) >= FIRST_SANDBOX_UID
+}
+
+/// Ordinary users and services are below.
+const FIRST_SANDBOX_UID: u32 = 100_000;
+
+fn uid(process: &Process) -> u32 {
+    let status = fs::read_to_string(format!("/proc/{}/status", process.pid)).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:\t"));
+    // 65534 is what an id looks like that this namespace doesn't know.
+    line.and_then(|ids| ids.split('\t').next()?.parse().ok()).filter(|id| *id < u32::MAX - 1).unwrap_or_default()
+}
+
+fn is_namespace(link: &str) -> bool {
+    ["net:[", "user:[", "mnt:[", "pid:[", "ipc:[", "uts:[", "cgroup:["].iter().any(|kind| link.starts_with(kind))
+}
+
+fn list(folder: &Path, kind: &str, depth: usize, things: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if kind != "cgroup" || is_folder {
+            things.insert(format!("{kind} {}", path.display()));
+        }
+        if is_folder && depth > 1 {
+            list(&path, kind, depth - 1, things);
+        }
+    }
+}
