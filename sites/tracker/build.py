@@ -48,6 +48,9 @@ def main():
     admin("install", "classic", "sqlite", settings)
     # Nobody learns this password: `session` signs the administrator in without it.
     admin("initialise", secrets.token_urlsafe(24))
+    # Roundup makes these two on first use, and two first requests at once would trip over each other.
+    run("-c", "import sys, roundup.instance; db = roundup.instance.open(sys.argv[1]).open('admin'); "
+              "db.getSessionManager(); db.getOTKManager(); db.close()", str(TRACKER))
     shutil.rmtree(TRACKER / "__pycache__", ignore_errors=True)
 
 

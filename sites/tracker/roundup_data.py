@@ -289,14 +289,22 @@ def answer(tracker, line):
     try:
         return {"ok": {"load": load, "get": get, "session": session}[request["do"]](db, request)}
     except Refused as refused:
-        db.rollback()
+        rollback(db)
         return refused.answer
     except Exception as failure:
-        db.rollback()
+        rollback(db)
         traceback.print_exc()
         return {"kind": "internal", "message": f"roundup failed: {type(failure).__name__}: {failure}", "hint": ""}
     finally:
         db.close()
+
+
+def rollback(db):
+    try:
+        db.rollback()
+    except OSError:
+        # After the database, Roundup takes back files of messages, also one that a full disk kept it from making.
+        traceback.print_exc()
 
 
 def main():

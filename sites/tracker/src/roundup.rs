@@ -102,44 +102,33 @@ impl DataProcess {
         line.push('\n');
         self.requests.write_all(line.as_bytes()).await.map_err(RoundupError::Talk)?;
         let mut answer = Vec::new();
-        (&mut self.answers)
-            .take(ANSWER_MAX_BYTES)
-            .read_until(b'\n', &mut answer)
-            .await
-            .map_err(RoundupError::Talk)?;
+        (&mut self.answers).take(ANSWER_MAX_BYTES).read_until(b'\n', &mut answer).await.map_err(RoundupError::Talk)?;
         serde_json::from_slice(&answer).map_err(|_| RoundupError::Garbage)
     }
 }
 
-/// Makes a tracker home out of the built one: its own `db`, everything else by link, since nothing may change it.
+/// Makes a tracker home out of the built one, by links: nothing in it may change but `db`, which is left out.
 ///
-/// A home that exists is left as it is: a server that was restarted goes on with the data it had.
-pub fn make_home(built: &Path, home: &Path) -> io::Result<()> {
-    if home.exists() {
-        return Ok(());
-    }
-    let unfinished = home.with_extension("new");
-    if unfinished.exists() {
-        fs::remove_dir_all(&unfinished)?;
-    }
-    fs::create_dir_all(&unfinished)?;
+/// A home that exists is left as it is: a server that was restarted goes on with what it had.
+pub fn link_home(built: &Path, home: &Path) -> io::Result<()> {
+    fs::create_dir_all(home)?;
     for entry in fs::read_dir(built)? {
         let entry = entry?;
-        if entry.file_name() == "db" {
-            copy_folder(&entry.path(), &unfinished.join("db"))?;
-        } else {
-            symlink(entry.path(), unfinished.join(entry.file_name()))?;
+        let link = home.join(entry.file_name());
+        if entry.file_name() != "db" && link.symlink_metadata().is_err() {
+            symlink(entry.path(), link)?;
         }
     }
-    fs::rename(unfinished, home)
+    Ok(())
 }
 
-fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
-    fs::create_dir(to)?;
+/// Copies what a folder holds into another one, which exists.
+pub fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let target = to.join(entry.file_name());
         if entry.file_type()?.is_dir() {
+            fs::create_dir(&target)?;
             copy_folder(&entry.path(), &target)?;
         } else {
             fs::copy(entry.path(), target)?;
