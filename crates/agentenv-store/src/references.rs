@@ -1,0 +1,94 @@
+//! Which versions of envs a deploy, a run or a multi env needs (ENV-4).
+
+use std::fmt;
+
+use agentenv_protocol::{DeployId, Name, RunId};
+use sqlx::Row as _;
+
+use crate::{Store, StoreError};
+
+/// Who needs versions of envs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Holder {
+    /// A deploy, until it is closed.
+    Deploy(DeployId),
+    /// A run, for good.
+    Run(RunId),
+    /// A version of a multi env that pins them.
+    Multi(Name, u64),
+}
+
+impl Holder {
+    fn columns(&self) -> (&'static str, String) {
+        match self {
+            Self::Deploy(id) => ("deploy", id.to_string()),
+            Self::Run(id) => ("run", id.to_string()),
+            Self::Multi(name, version) => ("env", format!("{name}@{version}")),
+        }
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, holder) = self.columns();
+        write!(f, "{kind} `{holder}`")
+    }
+}
+
+impl Store {
+    /// Records that the holder needs these versions, all or none: from here on [`Store::remove_env`] refuses them.
+    pub async fn add_references(&self, holder: &Holder, versions: &[(Name, u64)]) -> Result<(), StoreError> {
+        let (kind, id) = holder.columns();
+        let mut transaction = self.begin().await?;
+        for (name, version) in versions {
+            let done = sqlx::query(
+                "insert into env_references (holder_kind, holder, name, version) \
+                 select ?1, ?2, name, version from envs where name = ?3 and version = ?4 \
+                 on conflict do update set holder = excluded.holder",
+            )
+            .bind(kind)
+            .bind(&id)
+            .bind(name.as_str())
+            .bind(version.cast_signed())
+            .execute(&mut *transaction)
+            .await
+            .map_err(|error| self.database(error))?;
+            if done.rows_affected() == 0 {
+                return Err(StoreError::NoVersion { name: name.clone(), version: *version });
+            }
+        }
+        self.commit(transaction).await
+    }
+
+    /// Forgets everything that the holder needs; it may need nothing.
+    pub async fn remove_references(&self, holder: &Holder) -> Result<(), StoreError> {
+        let (kind, id) = holder.columns();
+        let mut transaction = self.begin().await?;
+        sqlx::query("delete from env_references where holder_kind = ?1 and holder = ?2")
+            .bind(kind)
+            .bind(id)
+            .execute(&mut *transaction)
+            .await
+            .map_err(|error| self.database(error))?;
+        self.commit(transaction).await
+    }
+
+    /// Who needs a version, as people read it.
+    pub async fn references_to(&self, name: &Name, version: u64) -> Result<Vec<String>, StoreError> {
+        let rows = sqlx::query(
+            "select holder_kind, holder from env_references where name = ?1 and version = ?2 order by 1, 2",
+        )
+        .bind(name.as_str())
+        .bind(version.cast_signed())
+        .fetch_all(&self.pool)
+        .await
+        .map_err(|error| self.database(error))?;
+        rows.iter()
+            .map(|row| {
+                let fail = |error| self.database(error);
+                let (kind, holder): (String, String) = (row.try_get(0).map_err(fail)?, row.try_get(1).map_err(fail)?);
+                Ok(format!("{kind} `{holder}`"))
+            })
+            .collect()
+    }
+}
