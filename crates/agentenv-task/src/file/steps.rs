@@ -1,0 +1,340 @@
+//! `[[step]]` tables to [`Step`]s, and which deploy each one means.
+
+use std::collections::BTreeMap;
+
+use agentenv_protocol::Name;
+use regex::Regex;
+use serde_json::Value;
+
+use super::{
+    ReadFile,
+    problem::did_you_mean,
+    reader::{At, Section, Source, list, to_json},
+};
+use crate::{
+    action::{Action, Check, DeployEnv, DeployStep, Program, READY_TIMEOUT, Step, StepKind},
+    check::{Expectation, Pointer, Test, ValueAt},
+};
+
+/// The longest name of a step: it stands in a table's column.
+const STEP_NAME_LIMIT: usize = 80;
+/// The providers that a task may name.
+const PROVIDERS: [&str; 3] = ["sandbox", "compose", "process"];
+/// The keys of an expectation, of which a step may hold one itself.
+const TESTS: [&str; 7] = ["equals", "contains", "equals_value_at", "contains_value_at", "matches", "exists", "length"];
+
+/// The deploys that are open while the steps go by.
+#[derive(Default)]
+struct Open {
+    /// Each with its step's name.
+    deploys: Vec<(DeployStep, Option<String>)>,
+    /// Whether a broken step may have opened or closed one, so that complaints about deploys would mislead.
+    unsure: bool,
+}
+
+/// Parses every step; what is wrong goes to the source's problems.
+pub(super) fn steps(source: &Source<'_>, sections: &[Section<'_>], read: &ReadFile<'_>) -> Vec<Step> {
+    let mut open = Open::default();
+    let mut names: Vec<String> = Vec::new();
+    let mut steps = Vec::new();
+    for (index, section) in sections.iter().enumerate() {
+        let name = step_name(section, &names);
+        names.extend(name.clone());
+        let timeout = section.seconds("timeout_s");
+        let Some(kind) = kind(section) else {
+            open.unsure = true;
+            continue;
+        };
+        let action = action(section, kind, read, &mut open);
+        section.finish();
+        if let (StepKind::DeployEnv, at) = (kind, DeployStep(index)) {
+            open.deploys.push((at, name.clone()));
+        }
+        if let Some(action) = action {
+            let timeout = timeout.unwrap_or_else(|| kind.default_timeout());
+            steps.push(Step { name, place: source.place(section.at()), timeout, action });
+        }
+    }
+    steps
+}
+
+fn step_name(section: &Section<'_>, names: &[String]) -> Option<String> {
+    let name = section.string("name")?;
+    let length = name.value.chars().count();
+    if length == 0 || length > STEP_NAME_LIMIT || name.value.chars().any(char::is_control) {
+        let accepted = format!("accepted is one line of 1 to {STEP_NAME_LIMIT} characters");
+        section.source().problem(name.at, "`name` does not fit", accepted);
+    }
+    if names.contains(&name.value) {
+        section.source().problem(name.at, format!("two steps are named `{}`", name.value), "give each its own name");
+    }
+    Some(name.value)
+}
+
+fn kind(section: &Section<'_>) -> Option<StepKind> {
+    let words = StepKind::ALL.map(StepKind::as_str);
+    let Some(text) = section.string("kind") else {
+        if !section.has("kind") {
+            section.missing("kind", &format!("one of {}", list(&words)));
+        }
+        return None;
+    };
+    let kind = StepKind::ALL.into_iter().find(|kind| kind.as_str() == text.value);
+    if kind.is_none() {
+        let accepted = match did_you_mean(&text.value, words) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => format!("accepted are {}", list(&words)),
+        };
+        section.source().problem(text.at, format!("there is no step of kind `{}`", text.value), accepted);
+    }
+    kind
+}
+
+fn action(section: &Section<'_>, kind: StepKind, read: &ReadFile<'_>, open: &mut Open) -> Option<Action> {
+    if kind == StepKind::DeployEnv {
+        return deploy_env(section).map(Action::DeployEnv);
+    }
+    let deploy = which_deploy(section, kind, open);
+    let action = |deploy: DeployStep| -> Option<Action> {
+        Some(match kind {
+            StepKind::DeployEnv => return None,
+            StepKind::LoadData => Action::LoadData { deploy, data: data(section, read)? },
+            StepKind::BrowserSignIn => {
+                let users = users(section);
+                let target = section.parsed("target", Name::parse).map(|target| target.value);
+                Action::BrowserSignIn { deploy, users: users?, target }
+            }
+            StepKind::Agent => {
+                let program = program(section);
+                Action::Agent { deploy, goal: section.string("goal").map(|goal| goal.value), program: program? }
+            }
+            StepKind::ResetEnv => Action::ResetEnv { deploy },
+            StepKind::CollectTrafficCapture => {
+                let fail_task_on_error = section.boolean("fail_task_on_error").is_some_and(|fail| fail.value);
+                Action::CollectTrafficCapture { deploy, fail_task_on_error }
+            }
+            StepKind::Check => Action::Check { deploy, check: check(section)? },
+            StepKind::CloseEnv => Action::CloseEnv { deploy },
+        })
+    };
+    // Parsed also where the deploy is wrong: every problem at once.
+    let action = action(deploy.unwrap_or(DeployStep(0)));
+    deploy.and(action)
+}
+
+/// The deploy that the step means: the one it names, or the only one that is open.
+fn which_deploy(section: &Section<'_>, kind: StepKind, open: &mut Open) -> Option<DeployStep> {
+    let named = section.string("deploy");
+    let source = section.source();
+    let names: Vec<&str> = open.deploys.iter().filter_map(|(_, name)| name.as_deref()).collect();
+    let found = match &named {
+        Some(named) => {
+            let found = open.deploys.iter().position(|(_, name)| name.as_deref() == Some(named.value.as_str()));
+            if found.is_none() && !open.unsure {
+                let accepted = match names.as_slice() {
+                    [] => "give the deploy_env step a `name` to refer to".to_owned(),
+                    names => format!("open here are {}", list(names)),
+                };
+                source.problem(named.at, format!("no deploy `{}` is open at this step", named.value), accepted);
+            }
+            found
+        }
+        None if section.has("deploy") => None,
+        None => match open.deploys.len() {
+            1 => Some(0),
+            _ if open.unsure => None,
+            0 => {
+                source.problem(
+                    section.at(),
+                    format!("{kind} has no deploy to work on"),
+                    "put a deploy_env step before it",
+                );
+                None
+            }
+            _ => {
+                let accepted = format!(
+                    "say which one: `deploy = \"NAME\"`, the `name` of its deploy_env step; open here are {}",
+                    list(&names)
+                );
+                source.problem(section.at(), format!("{kind} could mean several deploys"), accepted);
+                None
+            }
+        },
+    };
+    let Some(found) = found else {
+        open.unsure |= kind == StepKind::CloseEnv;
+        return None;
+    };
+    let deploy = open.deploys[found].0;
+    if kind == StepKind::CloseEnv {
+        open.deploys.remove(found);
+    }
+    Some(deploy)
+}
+
+fn deploy_env(section: &Section<'_>) -> Option<DeployEnv> {
+    let env = section.required_parsed("env", Name::parse);
+    let provider = section.string("provider");
+    if let Some(provider) = provider.as_ref().filter(|provider| !PROVIDERS.contains(&provider.value.as_str())) {
+        let accepted = format!("accepted are {}", list(&PROVIDERS));
+        section.source().problem(provider.at, format!("there is no provider `{}`", provider.value), accepted);
+    }
+    Some(DeployEnv {
+        deploy_name: section.parsed("deploy_name", Name::parse).map(|name| name.value),
+        provider: provider.map(|provider| provider.value),
+        capture_traffic: section.boolean("capture_traffic").is_some_and(|capture| capture.value),
+        ready_timeout: section.seconds("ready_timeout_s").unwrap_or(READY_TIMEOUT),
+        env: env?.value,
+    })
+}
+
+fn data(section: &Section<'_>, read: &ReadFile<'_>) -> Option<BTreeMap<Name, Value>> {
+    let accepted = "a table of websites, each with its data or with `{ file = \"data.json\" }`";
+    let Some(entries) = section.entries("data", accepted) else {
+        if !section.has("data") {
+            section.missing("data", accepted);
+        }
+        return None;
+    };
+    let mut out = BTreeMap::new();
+    for (website, item) in entries {
+        let name = website_name(section, &website);
+        let value = match data_file(item.value) {
+            Some(file) => read_json(section, &item, file, read),
+            None => to_json(section.source(), item.value, item.at, 0),
+        };
+        out.extend(name.zip(value));
+    }
+    Some(out)
+}
+
+/// A table with the one key `file` and a string names a file; anything else is the data itself.
+fn data_file(item: &toml_edit::Item) -> Option<&str> {
+    let table = item.as_table_like()?;
+    if table.len() == 1 { table.get("file")?.as_str() } else { None }
+}
+
+fn read_json(section: &Section<'_>, item: &At<&toml_edit::Item>, file: &str, read: &ReadFile<'_>) -> Option<Value> {
+    let problem = |message: String, accepted: &str| {
+        section.source().problem(item.at, message, accepted);
+        None
+    };
+    match read(file) {
+        Err(error) => problem(format!("`{file}` cannot be read: {error}"), "the path is relative to the task file"),
+        Ok(bytes) => match serde_json::from_slice(&bytes) {
+            Ok(value) => Some(value),
+            Err(error) => problem(format!("`{file}` is not JSON: {error}"), ""),
+        },
+    }
+}
+
+fn website_name(section: &Section<'_>, website: &At<String>) -> Option<Name> {
+    Name::parse(&website.value)
+        .map_err(|error| section.source().problem(website.at, format!("a website: {error}"), ""))
+        .ok()
+}
+
+fn users(section: &Section<'_>) -> Option<BTreeMap<Name, String>> {
+    let Some(users) = section.strings("users") else {
+        if !section.has("users") {
+            section.missing("users", "a table of a user for each website, as `users = { shop = \"ada\" }`");
+        }
+        return None;
+    };
+    if users.is_empty() {
+        section.source().problem(section.at(), "`users` names nobody", "name a user for each website to sign in at");
+    }
+    Some(users.into_iter().filter_map(|(website, user)| Some((website_name(section, &website)?, user))).collect())
+}
+
+fn program(section: &Section<'_>) -> Option<Program> {
+    let command = section.command("command");
+    if !section.has("command") {
+        section.missing("command", "an array of strings, the program first");
+    }
+    let mut env = BTreeMap::new();
+    for (name, value) in section.strings("env").unwrap_or_default() {
+        if name.value.is_empty() || name.value.contains(['=', '\0']) || value.contains('\0') {
+            section.source().problem(name.at, format!("`{}` cannot be a variable", name.value), "");
+        } else if name.value.starts_with("AGENTENV_") {
+            let message = format!("`{}` is one of the program's own variables", name.value);
+            section.source().problem(name.at, message, "accepted are names that do not begin with AGENTENV_");
+        } else {
+            env.insert(name.value, value);
+        }
+    }
+    Some(Program { command: command?.value, env })
+}
+
+fn check(section: &Section<'_>) -> Option<Check> {
+    let source = section.source();
+    let own = section.has("website");
+    let ways = usize::from(own) + usize::from(section.has("expect")) + usize::from(section.has("command"));
+    if ways != 1 {
+        let message = if ways == 0 { "a check step checks nothing" } else { "a check step checks in several ways" };
+        let accepted =
+            "accepted is one of `website` with `pointer` and a test, `[[step.expect]]` tables of these, or `command`";
+        source.problem(section.at(), message, accepted);
+    }
+    if section.has("command") {
+        return program(section).map(Check::Command);
+    }
+    if own {
+        return expectation(section).map(|one| Check::Data(vec![one]));
+    }
+    let sections = section.tables("expect", "an expectation")?;
+    if sections.is_empty() {
+        source.problem(section.at(), "`expect` is empty", "add a `[[step.expect]]`");
+    }
+    let mut all = Vec::new();
+    for section in &sections {
+        all.extend(expectation(section));
+        section.finish();
+    }
+    Some(Check::Data(all))
+}
+
+fn expectation(section: &Section<'_>) -> Option<Expectation> {
+    let at = value_at(section);
+    let written: Vec<&str> = TESTS.into_iter().filter(|test| section.has(test)).collect();
+    if written.len() != 1 {
+        let message = match written.as_slice() {
+            [] => "the expectation has no test".to_owned(),
+            several => format!("the expectation has several tests: {}", list(several)),
+        };
+        section.source().problem(section.at(), message, format!("accepted is one of {}", list(&TESTS)));
+    }
+    let equals = section.json("equals").map(|value| Test::Equals(value.value));
+    let contains = section.json("contains").map(|value| Test::Contains(value.value));
+    let equals_at = other(section, "equals_value_at").map(Test::EqualsValueAt);
+    let contains_at = other(section, "contains_value_at").map(Test::ContainsValueAt);
+    let matches = section.parsed("matches", Regex::new).map(|pattern| Test::Matches(pattern.value));
+    let exists = section.boolean("exists").map(|exists| Test::Exists(exists.value));
+    let length = section.integer("length").and_then(|length| {
+        let whole = u64::try_from(length.value).ok();
+        if whole.is_none() {
+            section.source().problem(length.at, format!("`length` is {}", length.value), "accepted is 0 or more");
+        }
+        whole.map(Test::Length)
+    });
+    let test = equals.or(contains).or(equals_at).or(contains_at).or(matches).or(exists).or(length);
+    Some(Expectation { at: at?, test: test? })
+}
+
+fn other(section: &Section<'_>, key: &'static str) -> Option<ValueAt> {
+    let other = section.section(key, &format!("`{key}`"))?;
+    let at = value_at(&other);
+    other.finish();
+    at
+}
+
+fn value_at(section: &Section<'_>) -> Option<ValueAt> {
+    let website = section.required_parsed("website", Name::parse);
+    let selector = section.json("selector").map(|selector| selector.value);
+    let pointer = section.parsed("pointer", Pointer::parse);
+    if pointer.is_none() && section.has("pointer") {
+        return None;
+    }
+    let pointer = pointer.map(|pointer| pointer.value).unwrap_or_default();
+    Some(ValueAt { website: website?.value, selector, pointer })
+}

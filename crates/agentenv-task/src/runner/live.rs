@@ -1,0 +1,332 @@
+//! A run that goes on: its record, and the loop over its steps.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use agentenv_protocol::{DeployId, control::DeployInfo};
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::{RunError, Runner};
+use crate::{
+    action::{Action, Check, DeployEnv, DeployStep},
+    collect,
+    deploys::PlannedDeploy,
+    event::Event,
+    outcome::{Failure, Outcome},
+    plan::PlannedTask,
+    record::{
+        LIVE_WEBSITES_KEY, LiveWebsite, RunDeploy, RunDeployState, RunRecord, RunState, StepState, TeardownRecord,
+    },
+    run_dir::{RunDir, RunLock},
+    run_log::{LogError, NewFile},
+    stop::Stop,
+};
+
+/// How long teardown waits for one deploy: its processes get TERM, grace and KILL, and the proof that nothing is left.
+const CLOSE_DEADLINE: Duration = Duration::from_secs(120);
+/// How long one file may take to be stored: 8 GB on a slow disk.
+const STORE_DEADLINE: Duration = Duration::from_secs(120);
+
+/// A run that goes on.
+pub(super) struct Live<'a> {
+    pub runner: &'a Runner,
+    /// None where the run's own runner died: then there are no steps to do.
+    pub task: Option<&'a PlannedTask>,
+    pub dir: RunDir,
+    pub record: RunRecord,
+    /// What the open deploys printed, agent tokens included; never on record.
+    pub infos: BTreeMap<DeployStep, DeployInfo>,
+    /// Whether everything in the run's folder is in the store.
+    pub kept: bool,
+}
+
+impl<'a> Live<'a> {
+    pub fn new(runner: &'a Runner, task: &'a PlannedTask, dir: RunDir, record: RunRecord) -> Self {
+        Self { runner, task: Some(task), dir, record, infos: BTreeMap::new(), kept: true }
+    }
+
+    pub async fn save(&self) -> Result<(), LogError> {
+        self.runner.log.update(&self.record).await
+    }
+
+    /// Does the steps up to the first that does not pass.
+    pub async fn steps(&mut self, stop: &Stop) {
+        let Some(task) = self.task else { return };
+        for index in 0..task.task.steps.len() {
+            if let Err(failure) = self.step(index, task, stop).await {
+                self.record.reason =
+                    Some(format!("step {} {}: {}", index + 1, self.record.steps[index].label(), failure.message));
+                self.record.outcome = Some(failure.outcome);
+                self.record.interrupted = stop.is_asked().map(str::to_owned);
+                self.skip_pending();
+                return;
+            }
+        }
+        self.record.outcome = Some(Outcome::Passed);
+    }
+
+    pub fn skip_pending(&mut self) {
+        for step in self.record.steps.iter_mut().filter(|step| step.state == StepState::Pending) {
+            step.state = StepState::Skipped;
+        }
+    }
+
+    async fn step(&mut self, index: usize, task: &'a PlannedTask, stop: &Stop) -> Result<(), Failure> {
+        let step = &task.task.steps[index];
+        let begun = Instant::now();
+        let time = Timestamp::now();
+        self.record.steps[index].state = StepState::Running;
+        self.record.steps[index].started_at = Some(time);
+        let intended = self.intend(index, task);
+        let mut result = self.save().await.map_err(unrecorded);
+        if result.is_ok() {
+            self.runner.events.send(&Event::StepStarted {
+                time,
+                step: index,
+                kind: step.action.kind(),
+                label: step.label().to_owned(),
+                timeout_s: step.timeout.as_secs_f64(),
+            });
+            result = self.bounded(index, task, begun + step.timeout, stop).await;
+        } else if intended {
+            // It never came to be: the intent is not on record.
+            self.record.deploys.pop();
+        }
+        let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.record.steps[index].end(Timestamp::now(), duration_ms, result.as_ref().err());
+        let saved = self.save().await.map_err(unrecorded);
+        result = result.and(saved);
+        self.runner.events.send(&Event::StepDone {
+            time: Timestamp::now(),
+            step: index,
+            label: step.label().to_owned(),
+            outcome: result.as_ref().err().map_or(Outcome::Passed, |failure| failure.outcome),
+            duration_ms,
+            message: result.as_ref().err().map(|failure| failure.message.clone()),
+        });
+        result
+    }
+
+    /// Puts on record what the step is about to bring into being, or to end; returns whether that is a new deploy.
+    fn intend(&mut self, index: usize, task: &PlannedTask) -> bool {
+        match &task.task.steps[index].action {
+            Action::DeployEnv(step) => {
+                let plan = task.deploys.get(&DeployStep(index)).cloned().unwrap_or_default();
+                self.intend_deploy(index, step, plan);
+                true
+            }
+            Action::CloseEnv { deploy } => {
+                if let Some(deploy) = self.deploy_record(*deploy) {
+                    deploy.state = RunDeployState::Closing;
+                }
+                false
+            }
+            _ => false,
+        }
+    }
+
+    fn intend_deploy(&mut self, index: usize, step: &DeployEnv, plan: PlannedDeploy) {
+        let deploy = DeployId::random();
+        let live = !plan.live.is_empty();
+        if live {
+            let sites = plan.live.into_iter().map(|site| LiveWebsite {
+                env_id: deploy.clone(),
+                name: site.name,
+                domains: site.domains,
+                allow_hosts: site.allow_hosts,
+                reproducible: false,
+            });
+            let sites = sites.filter_map(|site| serde_json::to_value(site).ok());
+            let entry =
+                self.record.context.metadata.entry(LIVE_WEBSITES_KEY).or_insert_with(|| Value::Array(Vec::new()));
+            if let Value::Array(entries) = entry {
+                entries.extend(sites);
+            }
+        }
+        self.runner.events.send(&Event::DeployIntended {
+            time: Timestamp::now(),
+            step: index,
+            deploy: deploy.clone(),
+            env: step.env.to_string(),
+        });
+        self.record.deploys.push(RunDeploy {
+            deploy,
+            env: step.env.clone(),
+            step: index,
+            state: RunDeployState::Intended,
+            provider: plan.provider,
+            live,
+            versions: plan.versions,
+            info: None,
+        });
+    }
+
+    pub fn deploy_record(&mut self, deploy: DeployStep) -> Option<&mut RunDeploy> {
+        self.record.deploys.iter_mut().find(|entry| entry.step == deploy.0)
+    }
+
+    /// Does the step within its time. Programs are ended by their own deadline, with TERM and grace, and their files are
+    /// kept; everything else is simply dropped.
+    async fn bounded(
+        &mut self,
+        index: usize,
+        task: &PlannedTask,
+        deadline: Instant,
+        stop: &Stop,
+    ) -> Result<(), Failure> {
+        if let Some(why) = stop.is_asked() {
+            return Err(stopped(why));
+        }
+        let step = &task.task.steps[index];
+        if matches!(step.action, Action::Agent { .. } | Action::Check { check: Check::Command(_), .. }) {
+            return self.perform(index, task, deadline, stop).await;
+        }
+        let limit = step.timeout;
+        tokio::select! {
+            biased;
+            why = stop.asked() => Err(stopped(why)),
+            result = timeout_at(deadline, self.perform(index, task, deadline, stop)) => {
+                result.unwrap_or_else(|_| Err(timed_out(limit)))
+            }
+        }
+    }
+
+    /// Closes everything that is open, the youngest first. A failure is recorded and never replaces the outcome.
+    pub async fn teardown(&mut self) {
+        let open: Vec<DeployId> = self.record.open_deploys().rev().map(|deploy| deploy.deploy.clone()).collect();
+        let started_at = Timestamp::now();
+        self.record.teardown = Some(TeardownRecord { started_at, ended_at: None, failed: BTreeMap::new() });
+        for entry in self.record.deploys.iter_mut().filter(|entry| open.contains(&entry.deploy)) {
+            entry.state = RunDeployState::Closing;
+        }
+        self.save_or_warn().await;
+        if !open.is_empty() {
+            self.runner.events.send(&Event::TeardownStarted { time: started_at, deploys: open.clone() });
+        }
+        let mut failed = BTreeMap::new();
+        for deploy in &open {
+            let closed = match timeout(CLOSE_DEADLINE, self.runner.deploys.close(deploy)).await {
+                Ok(closed) => closed.map_err(|error| error.message),
+                Err(_) => Err(format!("it was not closed within {} s", CLOSE_DEADLINE.as_secs())),
+            };
+            let state = if closed.is_ok() { RunDeployState::Closed } else { RunDeployState::CloseFailed };
+            if let Some(entry) = self.record.deploys.iter_mut().find(|entry| entry.deploy == *deploy) {
+                entry.state = state;
+            }
+            if let Err(message) = closed {
+                self.warn(None, format!("deploy {deploy} could not be closed: {message}"));
+                failed.insert(deploy.clone(), message);
+            }
+            self.save_or_warn().await;
+        }
+        if !open.is_empty() {
+            let failed = failed.keys().cloned().collect();
+            self.runner.events.send(&Event::TeardownDone { time: Timestamp::now(), failed });
+        }
+        self.record.teardown = Some(TeardownRecord { started_at, ended_at: Some(Timestamp::now()), failed });
+    }
+
+    async fn save_or_warn(&mut self) {
+        if let Err(error) = self.save().await {
+            self.warn(None, format!("the run's record could not be kept: {error}"));
+        }
+    }
+
+    pub fn warn(&mut self, step: Option<usize>, message: String) {
+        self.runner.events.send(&Event::Warning { time: Timestamp::now(), step, message: message.clone() });
+        match step {
+            Some(step) => self.record.steps[step].warnings.push(message),
+            None => self.record.warnings.push(message),
+        }
+    }
+
+    /// Stores what a step's programs wrote: each file on record before the next one is read. A failure is a warning, and
+    /// the file stays where it is.
+    pub async fn keep_files(&mut self, index: usize) {
+        let number = index + 1;
+        for (folder, prefix) in
+            [(self.dir.logs(index), format!("step-{number}-")), (self.dir.output(index), format!("step-{number}/"))]
+        {
+            let found = collect::find(&folder);
+            for left_out in found.left_out {
+                self.kept = false;
+                self.warn(Some(index), left_out);
+            }
+            for path in found.files {
+                let name = format!("{prefix}{}", path.to_string_lossy());
+                if self.record.artifacts.iter().any(|artifact| artifact.step == index && artifact.name == name) {
+                    continue;
+                }
+                let media_type = collect::media_type(&path).to_owned();
+                let file = NewFile { name, media_type, step: index, folder: folder.clone(), path };
+                self.keep_file(index, file).await;
+            }
+        }
+    }
+
+    async fn keep_file(&mut self, index: usize, file: NewFile) {
+        let path = file.folder.join(&file.path);
+        let stored = match timeout(STORE_DEADLINE, self.runner.log.put_file(&self.record.run, file)).await {
+            Ok(stored) => stored.map_err(|error| error.to_string()),
+            Err(_) => Err(format!("not stored within {} s", STORE_DEADLINE.as_secs())),
+        };
+        match stored {
+            Ok(artifact) => {
+                self.runner.events.send(&Event::ArtifactStored {
+                    time: Timestamp::now(),
+                    step: index,
+                    id: artifact.id.clone(),
+                    name: artifact.name.clone(),
+                    size: artifact.size,
+                });
+                self.record.artifacts.push(artifact);
+                self.save_or_warn().await;
+            }
+            Err(reason) => {
+                self.kept = false;
+                self.warn(Some(index), format!("{} is not stored: {reason}", path.display()));
+            }
+        }
+    }
+
+    /// Writes the end.
+    pub async fn finish(mut self, lock: RunLock) -> Result<RunRecord, RunError> {
+        let time = Timestamp::now();
+        self.record.ended_at = Some(time);
+        self.record.state = RunState::Done;
+        self.dir.write_record(&self.record);
+        if let Err(source) = self.save().await {
+            return Err(RunError::NotRecorded { record: Box::new(self.record), source });
+        }
+        if self.kept {
+            self.dir.remove_files();
+        }
+        if let Err(error) = lock.end() {
+            tracing::debug!(run = %self.record.run, %error, "the lock's file stays");
+        }
+        let outcome = self.record.outcome.unwrap_or(Outcome::InfrastructureError);
+        self.runner.events.send(&Event::RunDone {
+            time,
+            run: self.record.run.clone(),
+            outcome,
+            reason: self.record.reason.clone(),
+            duration_ms: u64::try_from(time.duration_since(self.record.created_at).as_millis()).unwrap_or(0),
+        });
+        Ok(self.record)
+    }
+}
+
+pub(super) fn stopped(why: &str) -> Failure {
+    Failure::new(Outcome::InfrastructureError, format!("the run was stopped by {why}"))
+}
+
+pub(super) fn timed_out(limit: Duration) -> Failure {
+    Failure::new(Outcome::TimedOut, format!("it was not done within {} s", limit.as_secs_f64()))
+        .hint("give the step a longer `timeout_s`")
+}
+
+fn unrecorded(error: LogError) -> Failure {
+    Failure::new(Outcome::InfrastructureError, format!("the run's record could not be kept: {error}"))
+        .hint("see that the disk is not full, then run the task again")
+}

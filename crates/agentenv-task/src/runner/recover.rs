@@ -1,0 +1,118 @@
+//! Runs whose runner died: what they left is closed and their record is ended. Nothing is run again: an agent's work in
+//! a site cannot be taken up in the middle, so an interrupted run ends as `infrastructure_error`, or as it would have
+//! ended where only its teardown was cut short.
+
+use std::{collections::BTreeMap, fs};
+
+use agentenv_protocol::RunId;
+use jiff::Timestamp;
+
+use super::{Live, RunError, Runner};
+use crate::{
+    outcome::{Failure, Outcome},
+    record::{RunRecord, RunState, StepState},
+    strays,
+};
+
+/// What became of an interrupted run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recovered {
+    /// The record, ended.
+    pub record: RunRecord,
+    /// Whether there was something to do: not where the run was over.
+    pub changed: bool,
+}
+
+impl Runner {
+    /// Ends a run whose runner died: its programs are killed, what they wrote is stored, its deploys are closed, its
+    /// outcome is recorded. A run that is over is left as it is, but for deploys that could not be closed.
+    pub async fn resume(&self, run: &RunId) -> Result<Recovered, RunError> {
+        let record = self.log.get(run).await?;
+        let is_over = record.state == RunState::Done && record.open_deploys().next().is_none();
+        if is_over || record.imported {
+            return Ok(Recovered { record, changed: false });
+        }
+        let dir = self.run_dir(run);
+        let folder = |source| RunError::Folder { path: dir.path().to_owned(), source };
+        dir.create().map_err(folder)?;
+        let lock = dir.lock().map_err(folder)?.ok_or_else(|| RunError::Alive(run.clone()))?;
+        // Read again under the lock: somebody else may have ended it meanwhile.
+        let record = self.log.get(run).await?;
+        let steps: Vec<usize> = interrupted_steps(&record);
+        let mut live = Live { runner: self, task: None, dir, record, infos: BTreeMap::new(), kept: true };
+        if live.record.state == RunState::Running {
+            mark(&mut live.record, Timestamp::now());
+            strays::kill(run);
+            for step in steps {
+                live.keep_files(step).await;
+            }
+        }
+        live.teardown().await;
+        Ok(Recovered { record: live.finish(lock).await?, changed: true })
+    }
+
+    /// Ends every run of this home whose runner died, found by the folders alone. Returns what became of each; one that
+    /// cannot be ended is left for the next time.
+    pub async fn reap(&self) -> Vec<Result<Recovered, (RunId, RunError)>> {
+        let mut done = Vec::new();
+        for run in self.abandoned() {
+            match self.resume(&run).await {
+                Ok(recovered) => done.push(Ok(recovered)),
+                // Its runner is new, or another reaper works on it.
+                Err(RunError::Alive(_)) => {}
+                Err(error) => done.push(Err((run, error))),
+            }
+        }
+        done
+    }
+
+    /// The runs that have a lock file and no living runner.
+    pub fn abandoned(&self) -> Vec<RunId> {
+        let Ok(folders) = fs::read_dir(self.home.runs()) else { return Vec::new() };
+        let runs = folders.flatten().filter_map(|entry| RunId::parse(entry.file_name().to_str()?).ok());
+        let mut abandoned: Vec<RunId> = runs.filter(|run| self.run_dir(run).is_abandoned()).collect();
+        abandoned.sort();
+        abandoned
+    }
+}
+
+/// The steps of which files may not be stored yet.
+fn interrupted_steps(record: &RunRecord) -> Vec<usize> {
+    record.running_step().map(|(index, _)| index).into_iter().collect()
+}
+
+/// Writes into the record how a run ended whose runner is dead.
+pub(super) fn mark(record: &mut RunRecord, now: Timestamp) {
+    let running = record.running_step().map(|(index, step)| (index, step.label().to_owned()));
+    let first_failed =
+        record.steps.iter().position(|step| step.outcome.is_some_and(|outcome| outcome != Outcome::Passed));
+    let all_passed = record.steps.iter().all(|step| step.outcome == Some(Outcome::Passed));
+    let place = match &running {
+        Some((index, label)) => format!("during step {} {label}", index + 1),
+        None if all_passed || first_failed.is_some() => "during its teardown".to_owned(),
+        None if record.steps.iter().all(|step| step.state == StepState::Pending) => "before its first step".to_owned(),
+        None => "between two steps".to_owned(),
+    };
+    let message = format!("the runner ended {place}");
+    if let Some((index, _)) = running {
+        let failure = Failure::new(Outcome::InfrastructureError, message.clone());
+        let step = &mut record.steps[index];
+        let since = step.started_at.map_or(0, |started| now.duration_since(started).as_millis());
+        step.end(now, u64::try_from(since).unwrap_or(0), Some(&failure));
+    }
+    for step in record.steps.iter_mut().filter(|step| step.state == StepState::Pending) {
+        step.state = StepState::Skipped;
+    }
+    if let Some(failed) = first_failed {
+        let step = &record.steps[failed];
+        record.outcome = step.outcome;
+        record.reason =
+            Some(format!("step {} {}: {}", failed + 1, step.label(), step.message.as_deref().unwrap_or_default()));
+    } else if all_passed {
+        record.outcome = Some(Outcome::Passed);
+    } else {
+        record.outcome = Some(Outcome::InfrastructureError);
+        record.reason = Some(message.clone());
+    }
+    record.interrupted = Some(message);
+}
