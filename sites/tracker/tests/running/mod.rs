@@ -1,10 +1,9 @@
 //! Starts the server and Roundup as the sandbox does, and speaks HTTP to both.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::{MetadataExt as _, chown};
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -14,16 +13,15 @@ use serde_json::{Value, json};
 
 /// A machine that also compiles is slow to start Python.
 const START_LIMIT: Duration = Duration::from_secs(30);
-/// Roundup refuses to run as root, so root runs the tests as `nobody`.
-const NOBODY: u32 = 65534;
 const KEY: &str = "the-key-of-the-tests";
-const SITE: &str = env!("CARGO_MANIFEST_DIR");
+const BUNDLE: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Both services over one data folder; ended with the value.
 pub struct Running {
-    data: tempfile::TempDir,
     server: Service,
     frontend: Service,
+    // After the services, which work in it.
+    data: tempfile::TempDir,
 }
 
 struct Service {
@@ -49,14 +47,10 @@ impl Answer {
 
 impl Running {
     pub fn start() -> Self {
-        build();
         let data = tempfile::tempdir().unwrap();
-        if is_root() {
-            chown(data.path(), Some(NOBODY), Some(NOBODY)).unwrap();
-        }
         let server = start_server(data.path());
         let frontend = start_frontend(data.path());
-        Self { data, server, frontend }
+        Self { server, frontend, data }
     }
 
     /// Ends the server without notice and starts another on the same data.
@@ -74,8 +68,7 @@ impl Running {
     /// A data process of the test's own, for requests that the server would not send.
     pub fn data_process(&self) -> Child {
         let mut command = Command::new("/usr/bin/python3");
-        command.arg(Path::new(SITE).join("roundup_data.py")).arg(self.home()).env("PYTHONDONTWRITEBYTECODE", "1");
-        as_ordinary_user(&mut command);
+        command.arg(site().join("roundup_data.py")).arg(self.home()).env("PYTHONDONTWRITEBYTECODE", "1");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
     }
 
@@ -145,21 +138,33 @@ pub fn form_value(page: &str, name: &str) -> String {
     value.split_once('"').unwrap().0.to_owned()
 }
 
-/// Builds Roundup as `website put` would, once per version of what it is built from.
-fn build() {
-    static BUILT: OnceLock<()> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let newest = |files: &[&str]| files.iter().map(|file| modified(&Path::new(SITE).join(file))).max().unwrap();
-        let built = Path::new(SITE).join("tracker/db/db-otk");
-        if !built.exists() || modified(&built) < newest(&["build.py", "requirements.txt"]) {
-            let status = Command::new("/usr/bin/python3").arg("build.py").current_dir(SITE).status().unwrap();
+/// The bundle as it is in a deploy: built as `website put` does it, in a scratch copy.
+fn site() -> &'static Path {
+    static SITE: OnceLock<PathBuf> = OnceLock::new();
+    SITE.get_or_init(|| {
+        let site = Path::new(env!("CARGO_TARGET_TMPDIR")).join("site");
+        fs::create_dir_all(&site).unwrap();
+        let lock = File::create(site.join("lock")).unwrap();
+        lock.lock().unwrap();
+        let copies = ["build.py", "requirements.txt", "roundup_data.py"].map(|file| copy(file, &site));
+        let built = site.join("built");
+        if copies[..2].contains(&true) || !built.exists() {
+            let status = Command::new("/usr/bin/python3").arg("build.py").current_dir(&site).status().unwrap();
             assert!(status.success(), "build.py: {status}");
+            File::create(built).unwrap();
         }
-    });
+        site
+    })
 }
 
-fn modified(file: &Path) -> i64 {
-    fs::metadata(file).map_or(0, |metadata| metadata.mtime())
+/// Copies a file of the bundle; tells whether it was another one before.
+fn copy(file: &str, site: &Path) -> bool {
+    let text = fs::read(Path::new(BUNDLE).join(file)).unwrap();
+    let changed = fs::read(site.join(file)).ok().as_ref() != Some(&text);
+    if changed {
+        fs::write(site.join(file), text).unwrap();
+    }
+    changed
 }
 
 fn start_server(data: &Path) -> Service {
@@ -173,13 +178,14 @@ fn start_server(data: &Path) -> Service {
 fn start_frontend(data: &Path) -> Service {
     start(|port| {
         // The command of env.toml; only the port and the data folder differ.
-        let env = fs::read_to_string(Path::new(SITE).join("env.toml")).unwrap();
+        let env = fs::read_to_string(Path::new(BUNDLE).join("env.toml")).unwrap();
         let (_, frontend) = env.split_once("[frontend]\ncommand = ").unwrap();
         let words: Vec<String> = serde_json::from_str(frontend.lines().next().unwrap()).unwrap();
         let words: Vec<String> = words
             .iter()
             .map(|word| word.replace("8080", &port.to_string()).replace("/data", data.to_str().unwrap()))
             .collect();
+        let words = as_ordinary_user(&words);
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).env("HOME", "/tmp").env("PYTHONDONTWRITEBYTECODE", "1");
         command
@@ -189,8 +195,7 @@ fn start_frontend(data: &Path) -> Service {
 fn start(command: impl Fn(u16) -> Command) -> Service {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut command = command(port);
-    command.current_dir(SITE).stdin(Stdio::null());
-    as_ordinary_user(&mut command);
+    command.current_dir(site()).stdin(Stdio::null());
     let mut child = command.spawn().unwrap();
     let started = Instant::now();
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
@@ -201,14 +206,12 @@ fn start(command: impl Fn(u16) -> Command) -> Service {
     Service { child, port }
 }
 
-fn as_ordinary_user(command: &mut Command) {
-    if is_root() {
-        command.uid(NOBODY).gid(NOBODY);
-    }
-}
-
-fn is_root() -> bool {
-    fs::metadata("/proc/self").unwrap().uid() == 0
+/// Roundup refuses to run as root, so root runs it in a user namespace, where it is somebody else to itself.
+fn as_ordinary_user(command: &[String]) -> Vec<String> {
+    let unshare = ["/usr/bin/unshare", "--user", "--map-user=1000", "--map-group=1000", "--"];
+    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    let prefix: &[&str] = if is_root { &unshare } else { &[] };
+    prefix.iter().map(|word| (*word).to_owned()).chain(command.iter().cloned()).collect()
 }
 
 fn cookie_header(cookie: Option<&str>) -> String {
