@@ -43,11 +43,11 @@ pub fn expand(arguments: TokenStream, item: &TokenStream) -> TokenStream {
     let problems = problems.into_tokens();
     if !problems.is_empty() {
         // A declaration all the same, so that the rest of the file is not blamed for what is missing here.
-        let ident = &site.ident;
+        let (ident, (params, arguments, bounds)) = (&site.ident, site.generics.split_for_impl());
         return quote! {
             #site
             #problems
-            impl ::agentenv_sdk::Declared for #ident {
+            impl #params ::agentenv_sdk::Declared for #ident #arguments #bounds {
                 const NAME: &'static str = "";
                 const DOMAINS: &'static [&'static str] = &[];
                 const LIVE: bool = false;

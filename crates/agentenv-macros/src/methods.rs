@@ -93,6 +93,12 @@ fn take_marked(block: &mut ItemImpl, problems: &mut Problems) -> Vec<ImplItemFn>
                     let write = "a session method is `async fn session(&self, user: Option<String>) -> \
                         Result<SessionState>`";
                     problems.add(&method.sig, write);
+                    // One that fits stands in for it, so that it is refused once.
+                    method.sig = syn::parse_quote!(fn session(
+                        &self,
+                        _user: ::core::option::Option<::std::string::String>
+                    ) -> ::agentenv_sdk::Result<::agentenv_sdk::SessionState>);
+                    method.block = syn::parse_quote!({ ::core::unreachable!() });
                 }
                 marked.push(method);
             }

@@ -26,6 +26,10 @@ use serde_json::{Map, Value};
 /// let error = ShopSettings::from_json(r#"{"page_size": "many"}"#).err().unwrap();
 /// assert_eq!(error.to_string(), "the setting `page_size` is not a `u16`; the setting `payment_key` is missing");
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` holds no settings",
+    note = "put `#[derive(Settings)]` on it; a site without settings takes `()`"
+)]
 pub trait Settings: Sized + Send + Sync + 'static {
     #[doc(hidden)]
     fn read(reader: &mut SettingsReader) -> Option<Self>;
