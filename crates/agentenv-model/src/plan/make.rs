@@ -1,0 +1,238 @@
+//! Records to plan.
+
+use agentenv_protocol::{HostPattern, Name};
+
+use super::{Abilities, Plan, PlanInput, PlannedBrowser, PlannedService, PlannedWebsite, Program, Role};
+use crate::{
+    BrowserSpec, Claim, ComputerSpec, EnvSpec, EnvVersion, FrontendSpec, Member, NetworkSpec, Place, Problem, Problems,
+    Reference, ServiceSpec, SettingValue, WebsiteSource, WebsiteSpec, check_claims, claims_of,
+    multi::{conflict, unclaimed},
+    site_table, unclaimed_tabs,
+};
+
+/// The first port that is tried for a static folder; any would do, this one reads as what it is.
+const FIRST_STATIC_PORT: u16 = 8080;
+
+/// Plans a deploy, or says everything that is in its way.
+pub fn plan(input: &PlanInput) -> Result<Plan, Problems> {
+    let mut planning = Planning { abilities: &input.abilities, problems: Vec::new(), claims: Vec::new() };
+    let mut plan = Plan {
+        env: input.env.name.clone(),
+        version: input.env.version,
+        provider: input.abilities.provider.clone(),
+        versions: vec![(input.env.name.clone(), input.env.version)],
+        websites: Vec::new(),
+        browsers: Vec::new(),
+        site_table: Vec::new(),
+        warnings: Vec::new(),
+    };
+    match &input.env.spec {
+        EnvSpec::Multi(multi) => {
+            for member in multi.members() {
+                match find(&input.members, member) {
+                    Some(env) => planning.add(&mut plan, &member.name, env),
+                    None => {
+                        let version = member.version.map(|version| format!(" version {version}")).unwrap_or_default();
+                        let message = format!("it names env `{}`{version}, which is not stored", member.env);
+                        planning.refuse(&input.env.name, message, "put it again");
+                    }
+                }
+            }
+        }
+        _ => {
+            let name = &input.env.name;
+            planning.add(&mut plan, name, &input.env);
+            plan.versions.dedup();
+        }
+    }
+    planning.check_captures(input, &plan);
+    planning.check_names(&input.env.name, &plan);
+    plan.site_table = site_table(&planning.claims);
+    Problems::check(plan, planning.problems)
+}
+
+fn find<'a>(members: &'a [EnvVersion], member: &Member) -> Option<&'a EnvVersion> {
+    members.iter().find(|env| env.name == member.env && member.version.is_none_or(|version| version == env.version))
+}
+
+struct Planning<'a> {
+    abilities: &'a Abilities,
+    problems: Vec<Problem>,
+    claims: Vec<Claim>,
+}
+
+impl Planning<'_> {
+    fn refuse(&mut self, env: &Name, message: impl Into<String>, hint: impl Into<String>) {
+        self.problems.push(Problem::new(Place::Env(env.clone()), message, hint));
+    }
+
+    /// Refuses something that the provider lacks, by its name.
+    fn lacks(&mut self, env: &Name, what: &str, hint: &str) {
+        let message = format!("{what}, which the `{}` provider does not have", self.abilities.provider);
+        self.refuse(env, message, hint);
+    }
+
+    fn add(&mut self, plan: &mut Plan, name: &Name, env: &EnvVersion) {
+        let version = (env.name.clone(), env.version);
+        if !plan.versions.contains(&version) {
+            plan.versions.push(version);
+        }
+        match &env.spec {
+            EnvSpec::Website(site) => plan.websites.extend(self.website(name, env, site)),
+            EnvSpec::Browser(browser) => plan.browsers.push(self.browser(name, env, browser)),
+            EnvSpec::Computer(computer) => self.computer(env, computer),
+            EnvSpec::Multi(_) => {
+                self.refuse(&env.name, "it is a multi env inside another", "multi envs are never nested");
+            }
+        }
+    }
+
+    fn website(&mut self, name: &Name, env: &EnvVersion, site: &WebsiteSpec) -> Option<PlannedWebsite> {
+        if site.live && !self.abilities.live_sites {
+            self.lacks(&env.name, "it is a live site", "live sites come with a later version of agent-env");
+        }
+        self.check_references(env, site.settings.values());
+        self.claims.extend(claims_of(name, site.live, &site.domains, &site.allow_hosts));
+        let services = match &site.source {
+            WebsiteSource::Image(image) => {
+                if !self.abilities.images {
+                    self.lacks(&env.name, &format!("it is the image `{image}`"), "deploy it with `--provider compose`");
+                }
+                return None;
+            }
+            WebsiteSource::Bundle { server, frontend, services } => {
+                services_in_order(server, frontend.as_ref(), services.iter())
+            }
+        };
+        let Some(tree) = env.tree.clone() else {
+            self.refuse(&env.name, "its bundle is not stored", "put it again");
+            return None;
+        };
+        Some(PlannedWebsite {
+            name: name.clone(),
+            env: env.name.clone(),
+            version: env.version,
+            tree,
+            domains: site.domains.clone(),
+            live: site.live,
+            allow_hosts: site.allow_hosts.clone(),
+            services,
+            settings: site.settings.clone(),
+            secret_settings: site.secret_settings.clone(),
+            ready_timeout_s: site.ready_timeout_s,
+        })
+    }
+
+    fn browser(&mut self, name: &Name, env: &EnvVersion, browser: &BrowserSpec) -> PlannedBrowser {
+        self.check_network(env, &browser.network);
+        PlannedBrowser {
+            name: name.clone(),
+            env: env.name.clone(),
+            version: env.version,
+            start_tabs: browser.start_tabs.clone(),
+            viewport: browser.viewport,
+        }
+    }
+
+    fn computer(&mut self, env: &EnvVersion, computer: &ComputerSpec) {
+        if !self.abilities.computers {
+            self.lacks(&env.name, "it is a computer", "computers come with a later version of agent-env");
+        }
+        self.check_network(env, &computer.network);
+        self.check_references(env, computer.settings.values());
+    }
+
+    fn check_network(&mut self, env: &EnvVersion, network: &NetworkSpec) {
+        let what = match network {
+            NetworkSpec::Sites => return,
+            NetworkSpec::Open => "its network is \"open\"",
+            NetworkSpec::Allowlist(_) => "its network is an allowlist",
+        };
+        if !self.abilities.networks {
+            self.lacks(&env.name, what, "accepted for now: `network = \"sites\"`");
+        }
+    }
+
+    fn check_references<'v>(&mut self, env: &EnvVersion, values: impl Iterator<Item = &'v SettingValue>) {
+        for value in values {
+            if let SettingValue::Reference(reference @ Reference::Secret { .. }) = value
+                && !self.abilities.secrets
+            {
+                let what = format!("a setting is `{reference}`, a stored secret");
+                self.lacks(&env.name, &what, "accepted for now: a variable of the deploying command, `env:NAME`");
+            }
+        }
+    }
+
+    fn check_captures(&mut self, input: &PlanInput, plan: &Plan) {
+        if !input.capture_traffic {
+            return;
+        }
+        if plan.websites.is_empty() && self.problems.is_empty() {
+            self.refuse(&input.env.name, "traffic capture was asked for, and it has no website", "leave it out");
+        }
+        if !self.abilities.captures {
+            let hint = "deploy it without `--capture-traffic`; captures come with a later version of agent-env";
+            self.lacks(&input.env.name, "traffic capture was asked for", hint);
+        }
+    }
+
+    /// Claims, and start tabs where every site has names already; both again at deploy, with the cards' names.
+    fn check_names(&mut self, env: &Name, plan: &Plan) {
+        let conflicts: Vec<_> = check_claims(&self.claims).into_iter().map(|(a, b)| conflict(a, b)).collect();
+        for (message, hint) in conflicts {
+            self.refuse(env, message, hint);
+        }
+        if !self.problems.is_empty() || plan.websites.iter().any(|site| site.domains.is_empty()) {
+            return;
+        }
+        let patterns: Vec<HostPattern> = self.claims.iter().map(|claim| claim.pattern.clone()).collect();
+        for browser in &plan.browsers {
+            for tab in unclaimed_tabs(&browser.start_tabs, &patterns) {
+                let (message, hint) = unclaimed(&browser.name, tab);
+                self.refuse(env, message, hint);
+            }
+        }
+    }
+}
+
+/// Further services, then the server, which prepares `/data` before it listens, then the frontend (RUN-6).
+fn services_in_order<'a>(
+    server: &ServiceSpec,
+    frontend: Option<&FrontendSpec>,
+    further: impl Iterator<Item = (&'a Name, &'a ServiceSpec)>,
+) -> Vec<PlannedService> {
+    let command = |name: Name, role, service: &ServiceSpec| PlannedService {
+        name,
+        role,
+        program: Program::Command(service.command.clone()),
+        port: service.port,
+    };
+    let mut services: Vec<_> = further.map(|(name, service)| command(name.clone(), Role::Further, service)).collect();
+    services.push(command(Role::Server.service_name(), Role::Server, server));
+    let name = Role::Frontend.service_name();
+    match frontend {
+        None => {}
+        Some(FrontendSpec::Command(service)) => services.push(command(name, Role::Frontend, service)),
+        Some(FrontendSpec::Static { folder, .. }) => {
+            let free = |port: &u16| services.iter().all(|service| service.port != *port);
+            // A pod has fewer services than there are ports.
+            let port = (FIRST_STATIC_PORT..=u16::MAX).find(free).unwrap_or(FIRST_STATIC_PORT);
+            let program = Program::StaticFolder(folder.clone());
+            services.push(PlannedService { name, role: Role::Frontend, program, port });
+        }
+    }
+    services
+}
+
+impl Role {
+    /// The name of the one service that has the role.
+    fn service_name(self) -> Name {
+        let name = match self {
+            Self::Server => "server",
+            Self::Frontend => "frontend",
+            Self::Further => "service",
+        };
+        Name::parse(name).expect("these words are names")
+    }
+}
