@@ -28,8 +28,8 @@
 //!     }
 //!     fn pages(self: Arc<Self>) -> Router {
 //!         let list = async |State(site): State<Arc<Self>>| site.get(None).await.map(|notes| format!("{notes:#}"));
-//!         let add = async |State(site): State<Arc<Self>>, Form([(_, note)]): Form<[(String, String); 1]>| {
-//!             site.load(json!([note])).await.map(|()| Redirect::to("/"))
+//!         let add = async |State(site): State<Arc<Self>>, Form(form): Form<Vec<(String, String)>>| {
+//!             site.load(form.into_iter().map(|(_, note)| note).collect()).await.map(|()| Redirect::to("/"))
 //!         };
 //!         Router::new().route("/", get(list).post(add)).with_state(self)
 //!     }
