@@ -56,7 +56,9 @@ pub struct PySite {
     card: String,
     before: String,
     program: String,
+    root: String,
     more: String,
+    files: Vec<(String, String)>,
 }
 
 /// The site; `BEFORE` runs first, with `PORT`, `KEY` and `log` at hand.
@@ -71,8 +73,15 @@ impl PySite {
             card: String::new(),
             before: String::new(),
             program: "\"/usr/bin/python3\", \"-u\", \"site.py\"".to_owned(),
+            root: String::new(),
             more: String::new(),
+            files: Vec::new(),
         }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Other names than `NAME.test`.
@@ -104,6 +113,21 @@ impl PySite {
         self
     }
 
+    /// More lines of `env.toml`, before its tables.
+    #[must_use]
+    pub fn root(mut self, lines: &str) -> Self {
+        self.root.push_str(lines);
+        self.root.push('\n');
+        self
+    }
+
+    /// Another file of the bundle.
+    #[must_use]
+    pub fn file(mut self, path: &str, content: &str) -> Self {
+        self.files.push((path.to_owned(), content.to_owned()));
+        self
+    }
+
     /// More lines of `env.toml`, after `[server]`.
     #[must_use]
     pub fn toml(mut self, lines: &str) -> Self {
@@ -114,15 +138,16 @@ impl PySite {
     /// Writes the bundle.
     pub fn bundle(&self) -> Bundle {
         let toml = format!(
-            "format = 1\nkind = \"website\"\nname = \"{}\"\ndomains = {:?}\nlive = false\n\n\
+            "format = 1\nkind = \"website\"\nname = \"{}\"\ndomains = {:?}\nlive = false\n{}\n\
              [server]\ncommand = [{}]\nport = 8000\n{}",
-            self.name, self.domains, self.program, self.more
+            self.name, self.domains, self.root, self.program, self.more
         );
         let site = SITE
             .replace("# CARD", &self.card)
             .replace("# BEFORE", &self.before)
             .replace("NAME = \"\"", &format!("NAME = {:?}", self.name))
             .replace("DOMAINS = []", &format!("DOMAINS = {:?}", self.domains));
-        Bundle::new(&toml).with("site.py", &site)
+        let bundle = Bundle::new(&toml).with("site.py", &site);
+        self.files.iter().fold(bundle, |bundle, (path, content)| bundle.with(path, content))
     }
 }

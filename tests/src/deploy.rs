@@ -1,11 +1,6 @@
 //! A running deploy, and what it leaves behind.
 
-use std::{
-    fs,
-    path::PathBuf,
-    thread,
-    time::Duration,
-};
+use std::{fs, path::PathBuf, thread, time::Duration};
 
 use agentenv_protocol::control::{DeniedEntry, DeployInfo, DeployStatus};
 use serde_json::Value;

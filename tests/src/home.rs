@@ -43,6 +43,13 @@ impl Home {
         self
     }
 
+    /// Unsets a variable for the commands.
+    #[must_use]
+    pub fn without(mut self, name: &str) -> Self {
+        self.variables.retain(|(set, _)| set != name);
+        self
+    }
+
     /// Its folder.
     pub fn path(&self) -> &Path {
         self.folder.path()

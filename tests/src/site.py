@@ -2,7 +2,10 @@
 
 import json
 import os
+import signal
 import sys
+import threading
+import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 NAME = ""
@@ -64,6 +67,15 @@ class Site(BaseHTTPRequestHandler):
                     return self.answer(200, {})
                 return self.refuse(status, "not_ready", reason)
             return self.refuse(404, "not_found", "no such operation")
+        url = urllib.parse.urlsplit(self.path)
+        if url.path == "/stop-accepting":
+            threading.Thread(target=server.shutdown).start()
+            return self.answer(200, {})
+        if url.path == "/go":
+            to = urllib.parse.parse_qs(url.query)["to"][0]
+            return self.answer(200, f"<!doctype html><title>go</title><script>location.href={to!r}</script>", "text/html")
+        if url.path == "/cookie":
+            return self.answer(200, {"cookie": self.headers.get("Cookie", "")})
         host = self.headers.get("Host", "")
         self.answer(200, f"<!doctype html><title>{NAME}</title><h1>{NAME} at {host}</h1>", "text/html")
 
@@ -92,4 +104,7 @@ class Site(BaseHTTPRequestHandler):
 
 # BEFORE
 log(f"listening on {PORT}")
-ThreadingHTTPServer(("127.0.0.1", PORT), Site).serve_forever()
+server = ThreadingHTTPServer(("127.0.0.1", PORT), Site)
+server.serve_forever()
+# Told to stop accepting: the socket goes on listening, and nobody accepts.
+signal.pause()

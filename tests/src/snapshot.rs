@@ -59,6 +59,11 @@ impl Snapshot {
         }
     }
 
+    /// Whether anything has come since: a snapshot that sees no running deploy proves nothing of a closed one.
+    pub fn differs(&self) -> bool {
+        Self::take().things.difference(&self.things).next().is_some()
+    }
+
     /// Checks that nothing has come since, but this home.
     #[track_caller]
     pub fn assert_nothing_left(&self, home: &crate::Home) {

@@ -49,8 +49,9 @@ impl Demo<'_> {
         let mut command = Command::new(self.workspace.program());
         // The task's agent is a Playwright script: its `python3` is the one that has Playwright.
         let path = env::var_os("PATH").unwrap_or_default();
-        let places =
-            std::iter::once(venv::folder(self.workspace).join("bin")).chain(env::split_paths(&path)).collect::<Vec<_>>();
+        let places = std::iter::once(venv::folder(self.workspace).join("bin"))
+            .chain(env::split_paths(&path))
+            .collect::<Vec<_>>();
         command
             .current_dir(self.workspace.root())
             .env("PATH", env::join_paths(places).unwrap_or(path))

@@ -91,7 +91,9 @@ impl Tests<'_> {
             if manifest.is_file() {
                 let name = site.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 let manifest = manifest.display().to_string();
-                step(&format!("tests of sites/{name}"), || run::run(&mut self.workspace.site_cargo(&manifest, "test", &[])))?;
+                step(&format!("tests of sites/{name}"), || {
+                    run::run(&mut self.workspace.site_cargo(&manifest, "test", &[]))
+                })?;
             }
         }
         Ok(())

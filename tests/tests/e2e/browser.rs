@@ -1,0 +1,380 @@
+//! What a page sees: real Chromium, driven over CDP.
+
+use agentenv_tests::{Home, PySite, playwright};
+use serde_json::{Value, json};
+
+use crate::{
+    desk::{browser_of, desk, desk_of},
+    python::program,
+};
+
+#[test]
+fn sites_answer_at_their_own_names_on_the_standard_ports_with_certificate_checks_on() {
+    let home = desk();
+    let deploy = home.deploy("desk");
+    let seen = playwright(
+        &deploy,
+        r"
+seen = {}
+for url in ('https://alpha.test/', 'https://beta.test/', 'http://alpha.test/'):
+    response = page.goto(url)
+    security = response.security_details() or {}
+    seen[url] = [response.status, page.inner_text('h1'), page.url, security.get('subjectName')]
+result(seen)",
+    );
+    for (url, site, certificate) in [
+        ("https://alpha.test/", "alpha", json!("alpha.test")),
+        ("https://beta.test/", "beta", json!("beta.test")),
+        ("http://alpha.test/", "alpha", Value::Null),
+    ] {
+        let [status, heading, at, subject] = [0, 1, 2, 3].map(|index| &seen[url][index]);
+        assert_eq!((status, heading), (&json!(200), &json!(format!("{site} at {site}.test"))), "{seen}");
+        assert_eq!((at, subject), (&json!(url), &certificate), "{seen}");
+    }
+}
+
+#[test]
+fn certificate_checks_are_on() {
+    // A name that the deploy's authority never signed: Chromium must refuse what curl with no bundle refuses too.
+    let home = desk();
+    let deploy = home.deploy("desk");
+    let curl = |more: &[&str]| {
+        let mut command = vec!["curl", "--silent", "--show-error", "--max-time", "10", "--noproxy", "*"];
+        command.extend(more);
+        deploy.exec(browser_of(&deploy), &command)
+    };
+    curl(&["https://alpha.test/"]).ok();
+    let empty = curl(&["--cacert", "/etc/hostname", "https://alpha.test/"]);
+    assert_ne!(empty.code, 0, "with no authority nothing is trusted: {empty:?}");
+    let pinned = curl(&["--resolve", "wrong.test:443:198.18.0.1", "https://wrong.test/"]);
+    assert_ne!(pinned.code, 0, "a name that isn't the address's: {pinned:?}");
+    let processes = deploy.processes();
+    for process in processes {
+        let arguments = process.arguments();
+        for switch in ["--ignore-certificate-errors", "--allow-insecure", "--no-sandbox", "--disable-web-security"] {
+            assert!(!arguments.contains(switch), "{switch} in {arguments}");
+        }
+    }
+}
+
+#[test]
+fn http2_and_http1_for_programs_without_a_proxy() {
+    let home = desk();
+    let deploy = home.deploy("desk");
+    for (flag, version) in [("--http2", "2"), ("--http1.1", "1.1")] {
+        let command = [
+            "curl",
+            "--silent",
+            "--show-error",
+            "--noproxy",
+            "*",
+            flag,
+            "--output",
+            "/dev/null",
+            "--write-out",
+            "%{http_version} %{response_code} %{ssl_verify_result}",
+            "https://alpha.test/",
+        ];
+        assert_eq!(deploy.exec(browser_of(&deploy), &command).ok(), format!("{version} 200 0"));
+    }
+    let plain = ["curl", "--silent", "--show-error", "--noproxy", "*", "http://alpha.test/"];
+    assert!(deploy.exec(browser_of(&deploy), &plain).ok().contains("alpha at alpha.test"));
+}
+
+#[test]
+fn http2_in_the_browser() {
+    let home = desk();
+    let deploy = home.deploy("desk");
+    let protocol = playwright(
+        &deploy,
+        "page.goto('https://alpha.test/')\nresult(page.evaluate(\"performance.getEntriesByType('navigation')[0].nextHopProtocol\"))",
+    );
+    assert_eq!(protocol, json!("h2"));
+}
+
+#[test]
+fn websockets_and_server_sent_events_in_the_browser() {
+    let home = Home::new();
+    home.put(&crate::desk::browser_env());
+    home.put(&agentenv_tests::Bundle::multi("echo-desk", &["echo"], Some("lookout")));
+    let deploy = home.deploy("echo-desk");
+    let answer = playwright(
+        &deploy,
+        r"
+page.goto('https://echo.test/')
+result(page.evaluate('''async () => {
+    const socket = new WebSocket('wss://echo.test/ws');
+    const echoed = await new Promise((done, failed) => {
+        socket.onopen = () => socket.send('over the socket');
+        socket.onmessage = (event) => done(event.data);
+        socket.onerror = () => failed(new Error('the socket failed'));
+    });
+    const binary = await new Promise((done) => {
+        socket.binaryType = 'arraybuffer';
+        socket.onmessage = (event) => done(event.data.byteLength);
+        socket.send(new Uint8Array(70000));
+    });
+    const events = new EventSource('/events');
+    const seen = [];
+    await new Promise((done, failed) => {
+        events.onmessage = (event) => { seen.push(event.data); if (seen.length === 3) done(); };
+        events.onerror = () => failed(new Error('the events failed'));
+    });
+    events.close();
+    return {echoed, binary, seen: seen.length};
+}'''))",
+    );
+    assert_eq!(answer, json!({"echoed": "over the socket", "binary": 70000, "seen": 3}));
+}
+
+#[test]
+fn the_browser_believes_that_it_is_online_with_time_zone_language_and_fonts() {
+    let home = desk();
+    let deploy = home.deploy("desk");
+    let seen = playwright(
+        &deploy,
+        r"
+page.goto('https://alpha.test/')
+result(page.evaluate('''() => {
+    const width = (font, text) => {
+        const context = document.createElement('canvas').getContext('2d');
+        context.font = '40px ' + font;
+        return context.measureText(text).width;
+    };
+    return {
+        online: navigator.onLine, language: navigator.language, zone: Intl.DateTimeFormat().resolvedOptions().timeZone,
+        emoji: width('sans-serif', '\\u{1F600}'), chinese: width('sans-serif', '\u6c34'), latin: width('sans-serif', 'W'),
+    };
+}'''))",
+    );
+    assert_eq!(seen["online"], json!(true), "{seen}");
+    assert!(seen["language"].as_str().is_some_and(|language| !language.is_empty()), "{seen}");
+    assert!(seen["zone"].as_str().is_some_and(|zone| !zone.is_empty()), "{seen}");
+    for glyph in ["emoji", "chinese", "latin"] {
+        assert!(seen[glyph].as_f64().unwrap_or_default() > 10.0, "{glyph}: {seen}");
+    }
+}
+
+/// Asks for each URL from a page; nothing may be readable.
+#[track_caller]
+fn unreadable(home: &Home, urls: &[String]) {
+    let deploy = home.deploy("desk");
+    let list = serde_json::to_string(urls).expect("JSON");
+    let answers = playwright(
+        &deploy,
+        &format!(
+            r"
+page.goto('https://alpha.test/')
+result(page.evaluate('''async (urls) => {{
+    const seen = {{}};
+    for (const url of urls) {{
+        try {{
+            const answer = await fetch(url, {{credentials: 'include', signal: AbortSignal.timeout(5000)}});
+            seen[url] = `${{answer.status}} ${{await answer.text()}}`;
+        }} catch (error) {{ seen[url] = 'blocked'; }}
+    }}
+    return seen;
+}}''', {list}))"
+        ),
+    );
+    for (url, answer) in answers.as_object().expect("answers") {
+        assert_eq!(answer, "blocked", "{url}");
+    }
+}
+
+#[test]
+fn row_17_a_page_does_not_read_another_site() {
+    unreadable(&desk(), &["https://beta.test/".to_owned(), "http://beta.test/".to_owned()]);
+}
+
+#[test]
+fn row_17_cookies_stay_with_their_site() {
+    let home = desk();
+    let deploy = home.deploy("desk");
+    let seen = playwright(
+        &deploy,
+        r"
+page.goto('https://alpha.test/')
+page.evaluate('''() => {
+    document.cookie = 'mine=1; path=/';
+    document.cookie = 'wide=1; path=/; domain=test';
+    document.cookie = 'other=1; path=/; domain=beta.test';
+}''')
+page.goto('https://beta.test/cookie')
+theirs = page.inner_text('body')
+page.goto('https://alpha.test/cookie')
+result({'alpha': page.inner_text('body'), 'beta': theirs})",
+    );
+    assert!(seen["alpha"].as_str().is_some_and(|text| text.contains("mine=1")), "{seen}");
+    assert!(!seen["beta"].as_str().unwrap_or_default().contains("=1"), "{seen}");
+}
+
+#[test]
+fn row_40_loopback_and_link_local_go_through_the_proxy_and_are_denied() {
+    let home = desk();
+    let deploy = home.deploy("desk");
+    let seen = playwright(
+        &deploy,
+        r"
+seen = {}
+for url in ('http://127.0.0.1:9222/json', 'http://localhost/', 'http://169.254.169.254/latest/', 'http://[::1]/'):
+    try:
+        response = page.goto(url)
+        seen[url] = response.status if response else 'none'
+    except Error as error:
+        seen[url] = 'blocked'
+result(seen)",
+    );
+    for (url, answer) in seen.as_object().expect("answers") {
+        assert!(answer == "blocked" || answer == 403, "{url}: {answer}");
+    }
+    // Undone, Chromium's implicit bypass would connect by itself, and the proxy would see nothing.
+    let denied = deploy.denied();
+    for host in ["127.0.0.1", "localhost", "169.254.169.254"] {
+        assert!(denied.iter().any(|entry| entry.host == host), "{host} reached the proxy: {denied:?}");
+    }
+}
+
+#[test]
+fn row_41_webrtc_finds_no_way_out() {
+    let home = desk();
+    let deploy = home.deploy("desk");
+    let candidates = playwright(
+        &deploy,
+        r"
+page.goto('https://alpha.test/')
+result(page.evaluate('''async () => {
+    const peer = new RTCPeerConnection({iceServers: [{urls: 'stun:192.0.2.1:3478'}, {urls: 'stun:stun.example.com:19302'}]});
+    peer.createDataChannel('x');
+    const seen = [];
+    peer.onicecandidate = (event) => { if (event.candidate) seen.push(event.candidate.candidate); };
+    await peer.setLocalDescription(await peer.createOffer());
+    await new Promise((done) => { peer.onicegatheringstatechange = () => peer.iceGatheringState === 'complete' && done(); setTimeout(done, 8000); });
+    return seen;
+}'''))",
+    );
+    for candidate in candidates.as_array().expect("candidates") {
+        let text = candidate.as_str().unwrap_or_default();
+        assert!(!text.contains("typ srflx") && !text.contains("typ relay"), "{text}");
+        assert!(!text.to_ascii_lowercase().contains(" udp "), "UDP is off: {text}");
+    }
+}
+
+#[test]
+fn row_92_a_page_reaches_neither_devtools_nor_dns_nor_the_forward_port() {
+    let home = desk();
+    let deploy = home.deploy("desk");
+    let ports = deploy.python(
+        browser_of(&deploy),
+        &program(
+            r#"
+listening = []
+for line in open("/proc/net/tcp").read().splitlines()[1:]:
+    fields = line.split()
+    if fields[3] == "0A":
+        address, port = fields[1].split(":")
+        listening.append([socket.inet_ntoa(struct.pack("<I", int(address, 16))), int(port, 16)])
+show(listening)"#,
+        ),
+    );
+    drop(deploy);
+    let mut urls: Vec<String> = Vec::new();
+    for place in ports.as_array().expect("listening sockets") {
+        let (address, port) = (place[0].as_str().unwrap_or_default(), place[1].as_u64().unwrap_or_default());
+        let address = if address == "0.0.0.0" { "127.0.0.1" } else { address };
+        urls.push(format!("http://{address}:{port}/json/version"));
+        urls.push(format!("https://{address}:{port}/"));
+    }
+    assert!(urls.len() >= 4, "DNS and the forward port listen: {ports}");
+    urls.extend(["http://10.0.0.1/", "http://localhost:9222/json", "http://192.168.0.1/"].map(str::to_owned));
+    unreadable(&home, &urls);
+}
+
+#[test]
+fn row_96_a_page_never_reaches_the_data_plane() {
+    let home = Home::new();
+    home.put(&crate::desk::browser_env());
+    home.put(&PySite::new("beta").bundle());
+    home.put(&agentenv_tests::Bundle::multi("desk", &["shop", "tracker", "beta"], Some("lookout")));
+    let deploy = home.deploy("desk");
+    let answers = playwright(
+        &deploy,
+        r"
+seen = {}
+for home in ('https://shop.test/', 'https://tracker.test/issues/'):
+    page.goto(home)
+    seen[home] = page.evaluate('''async () => {
+        const seen = {};
+        const ask = async (method, url, headers) => {
+            const options = {method, headers: {'Content-Type': 'application/json', ...headers}};
+            if (method !== 'GET') options.body = '{}';
+            try { seen[method + ' ' + url + Object.keys(headers)] = (await fetch(url, options)).status; }
+            catch (error) { seen[method + ' ' + url] = 'blocked'; }
+        };
+        for (const operation of ['data/get', 'data/reset', 'data/load', 'session']) await ask('POST', '/api/' + operation, {});
+        await ask('GET', '/api/ready', {});
+        await ask('GET', '/api/session', {});
+        await ask('POST', '//api/data/reset', {});
+        await ask('POST', '/api/data/reset', {'Agentenv-Site-Key': 'guess'});
+        await ask('POST', '/api/data/reset', {'Agentenv-Site-Key': ''});
+        await ask('POST', 'https://beta.test/api/data/reset', {});
+        return seen;
+    }''')
+result(seen)",
+    );
+    for (home, answers) in answers.as_object().expect("two sites") {
+        for (asked, answer) in answers.as_object().expect("answers") {
+            let refused =
+                answer == 404 || answer == "blocked" || (asked.starts_with("GET /api/session") && answer != 200);
+            assert!(refused, "{home}: {asked}: {answer}");
+        }
+    }
+}
+
+#[test]
+fn start_tabs_are_open_and_loaded_when_the_deploy_says_ready() {
+    let home = desk_of(&[PySite::new("alpha"), PySite::new("beta")]);
+    home.put(&agentenv_tests::Bundle::new(
+        "format = 1\nkind = \"browser\"\nname = \"tabs\"\nstart_tabs = [\"https://alpha.test/\", \"https://beta.test/\"]\n",
+    ));
+    home.put(&agentenv_tests::Bundle::multi("desk", &["alpha", "beta"], Some("tabs")));
+    let deploy = home.deploy("desk");
+    let titles = playwright(
+        &deploy,
+        "page.close()\nresult(sorted([tab.url, tab.title(), tab.evaluate('document.readyState')] for tab in context.pages))",
+    );
+    assert_eq!(
+        titles,
+        json!([["https://alpha.test/", "alpha", "complete"], ["https://beta.test/", "beta", "complete"]])
+    );
+}
+
+#[test]
+fn a_cdp_client_learns_that_the_browser_was_reset() {
+    let home = desk();
+    let deploy = home.deploy("desk");
+    let program = agentenv_tests::program();
+    let seen = playwright(
+        &deploy,
+        &format!(
+            r"
+import subprocess, threading
+gone = threading.Event()
+browser.on('disconnected', lambda *_: gone.set())
+page.goto('https://alpha.test/')
+context.add_cookies([{{'name': 'old', 'value': '1', 'url': 'https://alpha.test/'}}])
+reset = subprocess.run([{program:?}, 'env', 'reset', {id:?}], env={{**os.environ, 'AGENTENV_HOME': {home:?}}}, stdin=subprocess.DEVNULL,
+                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+try: page.title()
+except Error: pass
+again = playwright.chromium.connect_over_cdp(os.environ['CDP_URL'])
+fresh = again.contexts[0].new_page()
+fresh.goto('https://alpha.test/cookie')
+result({{'reset': reset.returncode, 'said': reset.stdout, 'gone': not browser.is_connected(), 'cookies': fresh.inner_text('body')}})",
+            id = deploy.id(),
+            home = home.path(),
+        ),
+    );
+    assert_eq!((&seen["reset"], &seen["gone"]), (&json!(0), &json!(true)), "{seen}");
+    assert!(!seen["cookies"].as_str().unwrap_or_default().contains("old"), "the same URL, a new browser: {seen}");
+}

@@ -1,0 +1,86 @@
+//! Row 91: two names that one wildcard certificate would cover, in a real Chromium without a proxy.
+
+use agentenv_tests::{Deploy, PySite, playwright};
+
+use crate::desk::{browser_of, desk_of};
+
+fn hub_and_gist() -> agentenv_tests::Home {
+    desk_of(&[PySite::new("hub").at(&["*.hub.test"]), PySite::new("gist").at(&["gist.hub.test"])])
+}
+
+/// Opens a page in a Chromium of its own inside the browser's sandbox, which uses the placed sockets, and gives the page in
+/// which its scripts' navigations end.
+#[track_caller]
+fn without_a_proxy(deploy: &Deploy<'_>, url: &str) -> String {
+    let command = [
+        "chromium",
+        "--headless=new",
+        "--no-proxy-server",
+        "--user-data-dir=/tmp/coalescing",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-gpu",
+        "--virtual-time-budget=8000",
+        "--dump-dom",
+        url,
+    ];
+    deploy.exec(browser_of(deploy), &command).ok()
+}
+
+#[test]
+fn row_91_http2_coalescing_each_page_is_answered_by_its_own_site() {
+    let home = hub_and_gist();
+    let deploy = home.deploy("desk");
+    for (first, then, site) in [
+        ("git.hub.test", "gist.hub.test", "gist at gist.hub.test"),
+        ("gist.hub.test", "git.hub.test", "hub at git.hub.test"),
+        ("git.hub.test", "api.hub.test", "hub at api.hub.test"),
+    ] {
+        let page = without_a_proxy(&deploy, &format!("https://{first}/go?to=https://{then}/"));
+        assert!(page.contains(site), "{first}, then {then}: {page}");
+    }
+}
+
+#[test]
+fn row_91_http2_coalescing_not_through_the_forward_port_either() {
+    let home = hub_and_gist();
+    let deploy = home.deploy("desk");
+    let seen = playwright(
+        &deploy,
+        r"
+seen = []
+for host in ('git.hub.test', 'gist.hub.test', 'api.hub.test', 'gist.hub.test'):
+    page.goto(f'https://{host}/')
+    seen.append(page.inner_text('h1'))
+result(seen)",
+    );
+    let expected = ["hub at git.hub.test", "gist at gist.hub.test", "hub at api.hub.test", "gist at gist.hub.test"];
+    assert_eq!(seen, serde_json::json!(expected));
+}
+
+/// What keeps Chromium from coalescing, each by itself: an address per name, and one name per certificate.
+#[test]
+fn row_91_every_name_has_its_address_and_its_certificate() {
+    let home = hub_and_gist();
+    let deploy = home.deploy("desk");
+    let answer = deploy.python(
+        browser_of(&deploy),
+        &crate::python::program(
+            r#"
+def names(host):
+    address = socket.getaddrinfo(host, 443)[0][4][0]
+    with socket.create_connection((address, 443), 5) as s:
+        with ssl.create_default_context().wrap_socket(s, server_hostname=host) as tls:
+            return [address, [name for kind, name in tls.getpeercert()["subjectAltName"]]]
+show({host: names(host) for host in ("git.hub.test", "gist.hub.test", "api.hub.test")})"#,
+        ),
+    );
+    let mut addresses = Vec::new();
+    for (host, found) in answer.as_object().expect("hosts") {
+        assert_eq!(found[1], serde_json::json!([host]), "the certificate is for one name: {answer}");
+        addresses.push(found[0].to_string());
+    }
+    addresses.sort();
+    addresses.dedup();
+    assert_eq!(addresses.len(), 3, "{answer}");
+}

@@ -1,0 +1,371 @@
+//! Out of a sandbox: what a hostile service and a hostile page's browser try.
+
+use std::{fs, os::unix::net::UnixListener};
+
+use agentenv_tests::{Deploy, PySite, clone_root};
+use serde_json::{Value, json};
+
+use crate::{
+    desk::{browser_of, desk, pods},
+    python::program,
+};
+
+const SERVICE: &str = "alpha/server";
+
+/// Runs the program in a service and in the browser, and gives both answers to the check.
+#[track_caller]
+fn everywhere(body: &str, check: impl Fn(&str, &Value)) {
+    let home = desk();
+    let deploy = home.deploy("desk");
+    for sandbox in [SERVICE, browser_of(&deploy)] {
+        check(sandbox, &deploy.python(sandbox, &program(body)));
+    }
+}
+
+/// Checks that every attempt in the answer failed.
+#[track_caller]
+fn all_refused(sandbox: &str, answer: &Value) {
+    for (attempt, outcome) in answer.as_object().expect("an object of attempts") {
+        let outcome = outcome.as_str().unwrap_or_default();
+        assert!(!outcome.starts_with("ok"), "{sandbox}: {attempt} worked: {outcome}");
+    }
+}
+
+#[test]
+fn row_45_kernel_files_are_refused() {
+    everywhere(
+        r#"
+def write(path): open(path, "w").write("x")
+own = os.stat("/")
+def outside():
+    root = os.stat("/proc/1/root/.")
+    if (root.st_dev, root.st_ino) == (own.st_dev, own.st_ino):
+        raise OSError(errno.EACCES, "our own root")
+show({
+    "core_pattern": attempt(lambda: write("/proc/sys/kernel/core_pattern")),
+    "sysrq": attempt(lambda: write("/proc/sysrq-trigger")),
+    "/proc/1/root": attempt(outside),
+    "kcore": attempt(lambda: open("/proc/kcore", "rb").read(1)),
+    "kmsg": attempt(lambda: open("/dev/kmsg", "rb").read(1)),
+})"#,
+        all_refused,
+    );
+}
+
+#[test]
+fn row_46_sys_and_cgroups_are_refused() {
+    everywhere(
+        r#"
+def find():
+    for folder in ("/sys", "/sys/fs/cgroup"):
+        if os.path.isdir(folder) and os.listdir(folder):
+            return folder
+    raise OSError(errno.ENOENT, "")
+def agent(): open("/sys/fs/cgroup/memory/release_agent", "w").write("/tmp/x")
+show({"sys": attempt(find), "release_agent": attempt(agent)})"#,
+        all_refused,
+    );
+}
+
+#[test]
+fn row_47_host_sockets_are_absent() {
+    use std::os::{linux::net::SocketAddrExt, unix::net::SocketAddr};
+    let name = format!("agentenv-test-{}", std::process::id());
+    let address = SocketAddr::from_abstract_name(&name).expect("an abstract name");
+    let _listener = UnixListener::bind_addr(&address).expect("an abstract socket on the host");
+    everywhere(
+        &format!(
+            r#"
+def connect(path):
+    with socket.socket(socket.AF_UNIX) as s: s.connect(path)
+paths = ["/var/run/docker.sock", "/run/docker.sock", "/run/dbus/system_bus_socket", "/tmp/.X11-unix/X0",
+         "\0{name}", "\0/tmp/.X11-unix/X0"]
+show({{repr(path): attempt(lambda: connect(path)) for path in paths}})"#
+        ),
+        all_refused,
+    );
+}
+
+#[test]
+fn row_48_other_processes_are_closed() {
+    everywhere(
+        r#"
+buffer = ctypes.create_string_buffer(8)
+class Vector(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+mine, theirs = Vector(ctypes.addressof(buffer), 8), Vector(0x400000, 8)
+others = [int(p) for p in os.listdir("/proc") if p.isdigit() and int(p) != os.getpid()]
+assert 1 in others
+def attach(pid): syscall(101, 16, pid, 0, 0)
+def seize(pid): syscall(101, 0x4206, pid, 0, 0)
+def read(pid): syscall(310, pid, ctypes.byref(mine), 1, ctypes.byref(theirs), 1, 0)
+answers = {}
+for pid in others:
+    answers[f"attach {pid}"] = attempt(lambda: attach(pid))
+    answers[f"seize {pid}"] = attempt(lambda: seize(pid))
+    answers[f"read {pid}"] = attempt(lambda: read(pid))
+answers["memory of 1"] = attempt(lambda: open("/proc/1/mem", "rb").read(1))
+show(answers)"#,
+        all_refused,
+    );
+}
+
+/// Number and name of system calls that nothing in a sandbox has a use for.
+const FORBIDDEN: &str = r#"
+path = ctypes.c_char_p(b"/tmp")
+calls = {
+    "setns": lambda: syscall(308, os.open("/proc/self/ns/net", os.O_RDONLY), 0),
+    "mount": lambda: syscall(165, path, path, ctypes.c_char_p(b"tmpfs"), 0, 0),
+    "umount2": lambda: syscall(166, path, 0),
+    "pivot_root": lambda: syscall(155, path, path),
+    "chroot": lambda: syscall(161, path),
+    "fsopen": lambda: syscall(430, ctypes.c_char_p(b"tmpfs"), 0),
+    "open_tree": lambda: syscall(428, -100, path, 1),
+    "move_mount": lambda: syscall(429, -100, path, -100, path, 0),
+    "bpf": lambda: syscall(321, 0, 0, 0),
+    "io_uring_setup": lambda: syscall(425, 8, ctypes.create_string_buffer(120)),
+    "keyctl": lambda: syscall(250, 0, -3, 0),
+    "add_key": lambda: syscall(248, ctypes.c_char_p(b"user"), ctypes.c_char_p(b"k"), ctypes.c_char_p(b"v"), 1, -3),
+    "perf_event_open": lambda: syscall(298, ctypes.create_string_buffer(128), 0, -1, -1, 0),
+    "userfaultfd": lambda: syscall(323, 0),
+    "unshare mount": lambda: syscall(272, 0x00020000),
+    "init_module": lambda: syscall(175, 0, 0, path),
+    "reboot": lambda: syscall(169, 0, 0, 0, 0),
+    "swapon": lambda: syscall(167, path, 0),
+    "kexec_load": lambda: syscall(246, 0, 0, 0, 0),
+}
+"#;
+
+#[test]
+fn row_49_calls_that_change_the_world_are_refused() {
+    everywhere(&format!("{FORBIDDEN}\nshow({{name: attempt(call) for name, call in calls.items()}})"), all_refused);
+}
+
+#[test]
+fn row_49_nested_user_namespaces_are_for_browsers_only() {
+    let home = desk();
+    let deploy = home.deploy("desk");
+    let nested = program(r#"show(attempt(lambda: syscall(272, 0x10000000)))"#);
+    assert_ne!(deploy.python(SERVICE, &nested), json!("ok: 0"), "a service makes a user namespace");
+    assert_eq!(deploy.python(browser_of(&deploy), &nested), json!("ok: 0"), "Chromium's own sandbox needs one");
+    // In a user namespace of its own it has every capability there, and still mounts nothing.
+    let mount = program(&format!(
+        "{FORBIDDEN}\nsyscall(272, 0x10000000)\n\
+         show({{name: attempt(calls[name]) for name in ('mount', 'unshare mount', 'pivot_root', 'fsopen', 'open_tree')}})"
+    ));
+    all_refused("browser", &deploy.python(browser_of(&deploy), &mount));
+}
+
+#[test]
+fn row_50_nothing_is_inherited_but_three_pipes() {
+    let body = r#"
+def descriptors(pid):
+    links = {}
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        try: links[int(name)] = os.readlink(f"/proc/{pid}/fd/{name}")
+        except OSError: pass
+    return links
+own = {n: l for n, l in descriptors("self").items() if "/proc/" not in l}
+show({"own": own, "cwd": os.getcwd(), "through": {n: attempt(lambda: os.listdir(f"/proc/self/fd/{n}/..")) for n in range(3)}})"#;
+    everywhere(body, |sandbox, answer| {
+        let own = answer["own"].as_object().expect("descriptors");
+        let mut numbers: Vec<&str> = own.keys().map(String::as_str).collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, ["0", "1", "2"], "{sandbox}: {answer}");
+        for (number, link) in own {
+            let link = link.as_str().unwrap_or_default();
+            assert!(link.starts_with("pipe:") || link == "/dev/null", "{sandbox}: descriptor {number} is {link}");
+        }
+        all_refused(sandbox, &answer["through"]);
+    });
+}
+
+#[test]
+fn row_51_no_capability_no_new_privileges_and_a_filter() {
+    let body = r#"
+def status(pid):
+    lines = dict(line.split(":\t", 1) for line in open(f"/proc/{pid}/status").read().splitlines() if ":\t" in line)
+    keys = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "Uid", "Gid", "Groups")
+    return {key: lines.get(key, "").strip() for key in keys}
+show({pid: status(pid) for pid in os.listdir("/proc") if pid.isdigit()})"#;
+    let home = desk();
+    let deploy = home.deploy("desk");
+    for sandbox in [SERVICE, browser_of(&deploy)] {
+        let answer = deploy.python(sandbox, &program(body));
+        let processes = answer.as_object().expect("processes");
+        assert!(processes.len() >= 2, "{answer}");
+        for (pid, status) in processes {
+            assert_eq!(status["NoNewPrivs"], "1", "{sandbox}: process {pid}: {status}");
+            let uid = status["Uid"].as_str().unwrap_or_default();
+            assert!(!uid.split('\t').any(|id| id == "0"), "{sandbox}: process {pid} has uid 0: {status}");
+            // Chromium's own sandbox gives its zygotes capabilities in a user namespace of theirs: not a service's matter.
+            if sandbox == SERVICE {
+                assert_eq!(status["Seccomp"], "2", "{sandbox}: process {pid}: {status}");
+                for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+                    assert_eq!(status[set], "0000000000000000", "{sandbox}: process {pid}: {status}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn row_52_nothing_can_be_typed_into_a_terminal() {
+    everywhere(
+        r#"
+import fcntl
+def type_into(open_terminal):
+    terminal = open_terminal()
+    fcntl.ioctl(terminal, 0x5412, b"x")
+show({
+    "stdin": attempt(lambda: type_into(lambda: 0)),
+    "tty": attempt(lambda: type_into(lambda: os.open("/dev/tty", os.O_RDWR))),
+    "pty": attempt(lambda: type_into(lambda: os.openpty()[1])),
+})"#,
+        all_refused,
+    );
+}
+
+#[test]
+fn row_84_families_without_a_namespace_are_refused() {
+    // UNIX, INET, INET6, NETLINK; of netlink only route and uevent.
+    let body = r#"
+got = []
+for family in range(0, 46):
+    for kind in (1, 2, 3, 5):
+        for protocol in (range(0, 23) if family == 16 else (0, 1, 132, 136)):
+            try:
+                socket.socket(family, kind, protocol).close()
+                got.append([family, protocol if family == 16 else 0])
+            except OSError: pass
+show(sorted({tuple(x) for x in got}))"#;
+    everywhere(body, |sandbox, answer| {
+        for pair in answer.as_array().expect("families") {
+            let family = pair[0].as_u64().unwrap_or_default();
+            let netlink_ok = family != 16 || [0, 15].contains(&pair[1].as_u64().unwrap_or_default());
+            assert!([1, 2, 10, 16].contains(&family) && netlink_ok, "{sandbox}: family {pair} is open: {answer}");
+        }
+        assert!(answer.as_array().is_some_and(|pairs| pairs.iter().any(|pair| pair[0] == 2)), "INET works: {answer}");
+    });
+}
+
+#[test]
+fn row_84_vsock_is_refused() {
+    everywhere(
+        r#"
+show({"stream": attempt(lambda: socket.socket(40, 1).close()), "datagram": attempt(lambda: socket.socket(40, 2).close()),
+      "device": attempt(lambda: os.open("/dev/vsock", os.O_RDWR))})"#,
+        all_refused,
+    );
+}
+
+#[test]
+fn row_85_sockets_of_the_host_by_path_are_absent() {
+    let home = desk();
+    let path = home.path().join("host.sock");
+    let _listener = UnixListener::bind(&path).expect("a socket on the host");
+    let deploy = home.deploy("desk");
+    let control = deploy.folder().join("control.sock");
+    assert!(control.exists(), "the control socket is there on the host");
+    let body = format!(
+        r#"
+def connect(path):
+    with socket.socket(socket.AF_UNIX) as s: s.connect(path)
+paths = ["{}", "{}", "/run/nscd/socket", "/var/run/nscd/socket", "/run/systemd/resolve/io.systemd.Resolve", "/run/user/0/bus",
+         "/run/dbus/system_bus_socket", "/tmp/.X11-unix/X0", "/run/systemd/private", "/dev/log", "/run/systemd/journal/stdout"]
+show({{path: attempt(lambda: connect(path)) for path in paths}})"#,
+        path.display(),
+        control.display()
+    );
+    for sandbox in [SERVICE, browser_of(&deploy)] {
+        all_refused(sandbox, &deploy.python(sandbox, &program(&body)));
+    }
+}
+
+#[test]
+fn row_86_state_keyrings_and_shared_memory_are_out_of_reach() {
+    let home = desk();
+    let shared = tempfile_in("/dev/shm");
+    let deploy = home.deploy("desk");
+    let body = format!(
+        r#"
+import fcntl
+def lock(path):
+    with open(path, "r+") as f: fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+show({{
+    "lock": attempt(lambda: lock("{folder}/lock")),
+    "record": attempt(lambda: open("{folder}/deploy.json").read(1)),
+    "token": attempt(lambda: open("{folder}/control.token").read(1)),
+    "clone": attempt(lambda: os.listdir("{clone}")),
+    "shm": attempt(lambda: open("{shared}").read(1)),
+    "passwd": attempt(lambda: open("/etc/shadow").read(1)),
+    "home": attempt(lambda: os.listdir("/root")),
+    "var": attempt(lambda: os.listdir("/var/lib")),
+    "session keyring": attempt(lambda: syscall(250, 0, -3, 0)),
+    "user keyring": attempt(lambda: syscall(249, ctypes.c_char_p(b"user"), ctypes.c_char_p(b"x"), 0, -4)),
+}})"#,
+        folder = deploy.folder().display(),
+        clone = clone_root().display(),
+    );
+    for sandbox in [SERVICE, browser_of(&deploy)] {
+        all_refused(sandbox, &deploy.python(sandbox, &program(&body)));
+    }
+    fs::remove_file(shared).expect("the shared file is removed");
+}
+
+fn tempfile_in(folder: &str) -> String {
+    let path = format!("{folder}/agentenv-test-{}", std::process::id());
+    fs::write(&path, "of the host").expect("a file on the host");
+    path
+}
+
+#[test]
+fn row_87_pid_1_is_out_of_its_childrens_hands() {
+    let home = pods(&[PySite::new("alpha")]);
+    let deploy = home.deploy("pods");
+    let before = deploy.service(SERVICE);
+    let body = r#"
+import resource, signal
+limit = struct.pack("QQ", 0, 0)
+answers = {
+    "prlimit": attempt(lambda: syscall(302, 1, 7, ctypes.c_char_p(limit), 0)),
+    "oom_score_adj": attempt(lambda: open("/proc/1/oom_score_adj", "w").write("1000")),
+}
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGCHLD, signal.SIGSTOP, signal.SIGKILL):
+    attempt(lambda: os.kill(1, number))
+show(answers)"#;
+    all_refused(SERVICE, &deploy.python(SERVICE, &program(body)));
+    assert!(before.is_alive(), "pid 1 is alive");
+    assert_eq!(deploy.service(SERVICE), before, "and the same");
+    assert_eq!(answer_of(&deploy, "alpha"), 200, "and the site answers");
+}
+
+fn answer_of(deploy: &Deploy<'_>, site: &str) -> u16 {
+    let request = format!("GET /website/{site}/ HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n");
+    agentenv_tests::raw_http(&deploy.info.gateway_url, request.as_bytes()).status
+}
+
+#[test]
+fn row_90_stdout_is_a_pipe_with_nothing_to_truncate() {
+    let home = pods(&[PySite::new("alpha").before("log('before the truncation')")]);
+    let deploy = home.deploy("pods");
+    let body = r#"
+pids = [p for p in os.listdir("/proc") if p.isdigit()]
+links, answers = {}, {}
+for pid in pids:
+    for number in (1, 2):
+        path = f"/proc/{pid}/fd/{number}"
+        try: links[path] = os.readlink(path)
+        except OSError: continue
+        if not links[path].startswith("pipe:"): continue
+        answers[path] = attempt(lambda: os.truncate(path, 0))
+show({"links": links, "answers": answers})"#;
+    let answer = deploy.python(SERVICE, &program(body));
+    all_refused(SERVICE, &answer["answers"]);
+    for (path, link) in answer["links"].as_object().expect("links") {
+        let link = link.as_str().unwrap_or_default();
+        assert!(link.starts_with("pipe:") || link == "/dev/null", "{path} is {link}");
+    }
+    let logs = home.run(&["env", "logs", deploy.id(), SERVICE]).ok();
+    assert!(logs.contains("before the truncation"), "the log is whole: {logs}");
+}

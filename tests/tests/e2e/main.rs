@@ -1,0 +1,19 @@
+//! The end-to-end tests: real deploys, real namespaces, real Chromium. Tests are grouped by topic; those that concern a row of
+//! the list of attacks carry its number.
+
+mod bad_input;
+mod browser;
+mod coalescing;
+mod crashes;
+mod desk;
+mod egress;
+mod escape;
+mod gateway;
+mod lifecycle;
+mod limits;
+mod main_job;
+mod nothing_left;
+mod python;
+mod secrets;
+mod single_uid;
+mod store;

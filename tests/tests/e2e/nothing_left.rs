@@ -1,0 +1,44 @@
+//! A deploy's whole life leaves the machine as it was. Runs alone.
+
+use agentenv_tests::{Home, Snapshot, playwright};
+use serde_json::json;
+
+use crate::desk::desk;
+
+#[test]
+fn a_deploy_with_a_browser_leaves_the_machine_as_it_was() {
+    let home = desk();
+    let before = Snapshot::take();
+    let deploy = home.deploy("desk");
+    assert!(before.differs(), "a running deploy is seen by the snapshot");
+    playwright(&deploy, "page.goto('https://alpha.test/')");
+    home.run(&["env", "reset", deploy.id()]).ok();
+    deploy.close();
+    home.assert_idle();
+    before.assert_nothing_left(&home);
+}
+
+#[test]
+fn the_office_leaves_the_machine_as_it_was() {
+    let home = Home::new();
+    let before = Snapshot::take();
+    let deploy = home.deploy("office");
+    deploy.operation("shop", "data/get", &json!({}));
+    deploy.operation("tracker", "data/get", &json!({}));
+    deploy.close();
+    home.assert_idle();
+    before.assert_nothing_left(&home);
+}
+
+#[test]
+fn row_83_deploys_resets_and_teardowns_accumulate_nothing() {
+    let home = desk();
+    let before = Snapshot::take();
+    for _ in 0..5 {
+        let deploy = home.deploy("desk");
+        home.run(&["env", "reset", deploy.id()]).ok();
+        deploy.close();
+    }
+    home.assert_idle();
+    before.assert_nothing_left(&home);
+}
