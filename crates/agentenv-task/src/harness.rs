@@ -143,6 +143,7 @@ impl<'a> Group<'a> {
             .stderr(Stdio::piped())
             .process_group(0);
         let mut child = command.spawn()?;
+        #[expect(deprecated, reason = "an `OwnedFd` keeps its descriptor; the constructor that says so is unsafe")]
         let watched = pidfd_open(Pid::from_child(&child), PidfdFlags::NONBLOCK)
             .map_err(io::Error::from)
             .and_then(|pidfd| AsyncFd::with_interest(pidfd, Interest::READABLE));

@@ -35,6 +35,7 @@
 //! readable at any moment, also after the runner's death; [`Runner::reap`] then closes what was left.
 
 mod action;
+mod archive;
 mod check;
 mod collect;
 mod deploys;
@@ -49,9 +50,11 @@ mod run_dir;
 mod run_log;
 mod runner;
 mod stop;
+mod store_log;
 mod strays;
 
 pub use action::{Action, Check, DeployEnv, DeployStep, Program, Step, StepKind, Task};
+pub use archive::{ArchiveError, export_run, import_run};
 pub use check::{Expectation, Pointer, PointerError, Test, ValueAt};
 pub use deploys::{DeployRequest, Deploys, PlannedDeploy, PlannedLiveWebsite};
 pub use event::{Answer, Event, Events, StepProgress, Stream, Work};
@@ -65,3 +68,4 @@ pub use record::{
 pub use run_log::{LogError, NewFile, RunLog};
 pub use runner::{Recovered, RunError, Runner};
 pub use stop::{Stop, StopSender, stop};
+pub use store_log::StoreLog;

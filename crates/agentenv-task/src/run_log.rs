@@ -71,14 +71,6 @@ pub trait RunLog: Send + Sync {
     /// Stores a file: a plain one, no link followed, nothing waited for.
     fn put_file<'a>(&'a self, run: &'a RunId, file: NewFile) -> Work<'a, Result<ArtifactRecord, LogError>>;
 
-    /// Stores bytes as an artifact that another store gave this record; answers it with its id here.
-    fn put_bytes<'a>(
-        &'a self,
-        run: &'a RunId,
-        artifact: &'a ArtifactRecord,
-        bytes: Vec<u8>,
-    ) -> Work<'a, Result<ArtifactRecord, LogError>>;
-
     /// Writes a stored file's bytes to a file, which is replaced where it is there.
     fn write_artifact<'a>(
         &'a self,

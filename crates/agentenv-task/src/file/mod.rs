@@ -85,7 +85,7 @@ pub fn parse_task(path: &Path, folder: &Path, text: &str, read: &ReadFile<'_>) -
         source.problem(goal.at, "`goal` is empty", "say what the agent is to do");
     }
     let steps = root.tables("step", "a step");
-    if !root.has("step") {
+    if !root.has("step") || steps.as_ref().is_some_and(Vec::is_empty) {
         root.missing("step", "at least one `[[step]]`");
     }
     let steps = steps::steps(&source, &steps.unwrap_or_default(), read);

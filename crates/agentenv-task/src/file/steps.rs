@@ -241,7 +241,7 @@ fn users(section: &Section<'_>) -> Option<BTreeMap<Name, String>> {
         }
         return None;
     };
-    if users.is_empty() {
+    if section.entries("users", "").is_some_and(|entries| entries.is_empty()) {
         section.source().problem(section.at(), "`users` names nobody", "name a user for each website to sign in at");
     }
     Some(users.into_iter().filter_map(|(website, user)| Some((website_name(section, &website)?, user))).collect())
@@ -308,7 +308,7 @@ fn expectation(section: &Section<'_>) -> Option<Expectation> {
     let contains = section.json("contains").map(|value| Test::Contains(value.value));
     let equals_at = other(section, "equals_value_at").map(Test::EqualsValueAt);
     let contains_at = other(section, "contains_value_at").map(Test::ContainsValueAt);
-    let matches = section.parsed("matches", Regex::new).map(|pattern| Test::Matches(pattern.value));
+    let matches = section.parsed("matches", pattern).map(|pattern| Test::Matches(pattern.value));
     let exists = section.boolean("exists").map(|exists| Test::Exists(exists.value));
     let length = section.integer("length").and_then(|length| {
         let whole = u64::try_from(length.value).ok();
@@ -319,6 +319,15 @@ fn expectation(section: &Section<'_>) -> Option<Expectation> {
     });
     let test = equals.or(contains).or(equals_at).or(contains_at).or(matches).or(exists).or(length);
     Some(Expectation { at: at?, test: test? })
+}
+
+fn pattern(text: &str) -> Result<Regex, String> {
+    // The first lines of the parser's message draw the pattern; the last one says what is wrong.
+    Regex::new(text).map_err(|error| {
+        let text_of_error = error.to_string();
+        let reason = text_of_error.lines().last().unwrap_or_default().trim_start_matches("error: ");
+        format!("`{text}` is not a pattern: {reason}")
+    })
 }
 
 fn other(section: &Section<'_>, key: &'static str) -> Option<ValueAt> {
