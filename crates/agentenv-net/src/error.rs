@@ -1,0 +1,127 @@
+//! Everything that can go wrong with a request, and the one place that maps it to a status.
+
+use std::{fmt, io};
+
+use agentenv_protocol::{HostName, Name};
+use http::{Response, StatusCode, header};
+
+use crate::{DenyReason, body, body::Body, upstream::Upstream};
+
+/// Whose fault an error is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Client,
+    Site,
+    Gateway,
+}
+
+/// Why a request was not answered by what it was for. `Display` is for the log; the client gets [`ProxyError::told`].
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ProxyError {
+    #[error("bad request: {0}")]
+    BadRequest(&'static str),
+    #[error("no such route")]
+    NoRoute,
+    #[error("the method is not allowed here")]
+    Method,
+    #[error("no token, or a wrong one")]
+    Unauthorized,
+    #[error("the control token came where it would reach a site")]
+    TokenElsewhere,
+    #[error("the host is not `{expected}`, which this connection is for")]
+    Misdirected { expected: HostName },
+    #[error("`{host}` is denied: {reason}")]
+    Denied { host: String, reason: DenyReason },
+    #[error("the request's body failed: {0}")]
+    ClientBody(String),
+    #[error("{0} is down: {1}")]
+    Down(Upstream, io::Error),
+    #[error("{0} answered no HTTP: {1}")]
+    Garbage(Upstream, hyper::Error),
+    #[error("{0} answered {1}")]
+    Nonsense(Upstream, &'static str),
+    #[error("{0} did not answer in time")]
+    Slow(Upstream),
+    #[error("browser `{0}` is not there, it may be restarting")]
+    BrowserAway(Name),
+    #[error("browser `{browser}` answered {status}")]
+    Browser { browser: Name, status: StatusCode },
+    #[error("too many connections to browsers")]
+    Busy,
+    #[error("an answer could not be made: {0}")]
+    Internal(#[from] http::Error),
+}
+
+impl ProxyError {
+    pub(crate) fn fault(&self) -> Fault {
+        match self {
+            Self::BadRequest(_)
+            | Self::NoRoute
+            | Self::Method
+            | Self::Unauthorized
+            | Self::TokenElsewhere
+            | Self::Misdirected { .. }
+            | Self::Denied { .. }
+            | Self::ClientBody(_) => Fault::Client,
+            Self::Down(..)
+            | Self::Garbage(..)
+            | Self::Nonsense(..)
+            | Self::Slow(_)
+            | Self::BrowserAway(_)
+            | Self::Browser { .. } => Fault::Site,
+            Self::Busy | Self::Internal(_) => Fault::Gateway,
+        }
+    }
+
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            Self::BadRequest(_) | Self::TokenElsewhere | Self::ClientBody(_) => StatusCode::BAD_REQUEST,
+            Self::NoRoute => StatusCode::NOT_FOUND,
+            Self::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Unauthorized => StatusCode::UNAUTHORIZED,
+            Self::Misdirected { .. } => StatusCode::MISDIRECTED_REQUEST,
+            Self::Denied { .. } => StatusCode::FORBIDDEN,
+            Self::Down(..) | Self::Garbage(..) | Self::Nonsense(..) => StatusCode::BAD_GATEWAY,
+            Self::Slow(_) => StatusCode::GATEWAY_TIMEOUT,
+            Self::BrowserAway(_) | Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Browser { status, .. } => *status,
+            Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// What the client is told: names the site, never an address, a path or an inner error.
+    fn told(&self) -> String {
+        match self {
+            Self::Down(upstream, _) => format!("the site is down: {upstream}"),
+            Self::Garbage(upstream, _) | Self::Nonsense(upstream, _) => {
+                format!("the site answered what is no HTTP answer: {upstream}")
+            }
+            Self::Slow(upstream) => format!("the site did not answer in time: {upstream}"),
+            Self::Internal(_) => "the gateway failed".to_owned(),
+            Self::ClientBody(_) => "the request's body is broken".to_owned(),
+            other => other.to_string(),
+        }
+    }
+
+    /// Logs the error and answers it.
+    pub(crate) fn answer(&self) -> Response<Body> {
+        let (status, fault) = (self.status(), self.fault());
+        match fault {
+            Fault::Client => tracing::debug!(%status, ?fault, error = %self, "request refused"),
+            Fault::Site => tracing::info!(%status, ?fault, error = %self, "site failed"),
+            Fault::Gateway => tracing::warn!(%status, ?fault, error = %self, "gateway failed"),
+        }
+        plain(status, &self.told())
+    }
+}
+
+/// A short answer for people.
+pub(crate) fn plain(status: StatusCode, text: &(impl fmt::Display + ?Sized)) -> Response<Body> {
+    let mut response = Response::new(body::full(format!("agent-env: {text}\n")));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, header::HeaderValue::from_static("nosniff"));
+    response
+}

@@ -1,0 +1,284 @@
+//! The one HTTP entry of a deploy (GW-1 to GW-5).
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
+    sync::Arc,
+};
+
+use agentenv_protocol::{AgentCard, AgentToken, ControlToken, HostName, Name, SiteKey};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use hyper::body::Incoming;
+use tokio::net::TcpStream;
+
+use crate::{
+    Role, SiteTable, Sites,
+    body::{self, Body},
+    cdp::CdpGate,
+    error::ProxyError,
+    headers::authority,
+    life::{Life, LifeOwner},
+    serve,
+    sites::Onward,
+};
+
+mod agent;
+mod rewrite;
+mod route;
+mod token;
+
+use route::Route;
+
+/// What a gateway is made from; see [`Gateway::builder`].
+pub struct GatewayBuilder {
+    control: ControlToken,
+    agent: AgentToken,
+    sites: Arc<Sites>,
+    table: Arc<SiteTable>,
+    services: BTreeMap<Name, SiteKey>,
+    pages: BTreeMap<Name, HostName>,
+    browsers: BTreeSet<Name>,
+    card: Option<AgentCard>,
+}
+
+impl GatewayBuilder {
+    /// Adds `/svc/<website>/`: every website has one, a live one too. The key is added to what goes there.
+    #[must_use]
+    pub fn service(mut self, website: Name, key: SiteKey) -> Self {
+        self.services.insert(website, key);
+        self
+    }
+
+    /// Adds an entry of `WEBSITE_URLS`: `/website/<website>/` leads to the site's pages, which see `host` as their own name.
+    /// A live site has none.
+    #[must_use]
+    pub fn website(mut self, website: Name, host: HostName) -> Self {
+        self.pages.insert(website, host);
+        self
+    }
+
+    /// Adds `/agent/TOKEN/<browser>/`.
+    #[must_use]
+    pub fn browser(mut self, browser: Name) -> Self {
+        self.browsers.insert(browser);
+        self
+    }
+
+    /// Sets the card that the gateway serves. Its interface's URL is replaced by the gateway's own.
+    #[must_use]
+    pub fn card(mut self, card: AgentCard) -> Self {
+        self.card = Some(card);
+        self
+    }
+
+    /// Serves the listener, which is bound to 127.0.0.1. Must be called within a tokio runtime.
+    pub fn spawn(self, listener: TcpListener) -> io::Result<Gateway> {
+        let address = listener.local_addr()?;
+        let card = self.card.map(|mut card| {
+            for interface in &mut card.supported_interfaces {
+                interface.url = format!("http://{address}/");
+            }
+            serde_json::to_vec(&card)
+        });
+        let owner = LifeOwner::new(self.sites.limits().grace);
+        let state = Arc::new(State {
+            cdp: CdpGate::new(self.browsers, self.sites.dial().clone(), self.sites.limits().clone()),
+            control: self.control,
+            agent: self.agent,
+            sites: self.sites,
+            table: self.table,
+            services: self.services,
+            pages: self.pages,
+            card: card.transpose().map_err(io::Error::other)?,
+            life: owner.life(),
+        });
+        let served = state.clone();
+        serve::accept(listener, &owner.life(), move |stream| served.clone().serve(stream))?;
+        Ok(Gateway { address, state, owner })
+    }
+}
+
+/// A served gateway. Dropping it ends everything at once; [`Self::shutdown`] lets requests end.
+pub struct Gateway {
+    address: SocketAddr,
+    state: Arc<State>,
+    owner: LifeOwner,
+}
+
+impl Gateway {
+    /// Begins a gateway for these upstreams; `table` says which of the deploy's names a redirect leads to.
+    pub fn builder(
+        control: ControlToken,
+        agent: AgentToken,
+        sites: Arc<Sites>,
+        table: Arc<SiteTable>,
+    ) -> GatewayBuilder {
+        GatewayBuilder {
+            control,
+            agent,
+            sites,
+            table,
+            services: BTreeMap::new(),
+            pages: BTreeMap::new(),
+            browsers: BTreeSet::new(),
+            card: None,
+        }
+    }
+
+    /// Such as `http://127.0.0.1:40123`.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Where a website's pages are for people and scripts; `None` for one without an entry.
+    pub fn browse_url(&self, website: &Name) -> Option<String> {
+        self.state.pages.contains_key(website).then(|| format!("{}/website/{website}/", self.url()))
+    }
+
+    /// What CDP clients connect to. Holds the agent token: for the deploy's output only, never for a log.
+    pub fn cdp_url(&self, browser: &Name) -> String {
+        format!("{}/agent/{}/{browser}", self.url(), self.state.agent.expose())
+    }
+
+    /// Closes and holds the CDP connections of browsers.
+    pub fn cdp(&self) -> &CdpGate {
+        &self.state.cdp
+    }
+
+    /// Takes nothing new, gives what is under way the grace period, then ends it.
+    pub async fn shutdown(self) {
+        self.owner.end().await;
+    }
+}
+
+struct State {
+    control: ControlToken,
+    agent: AgentToken,
+    sites: Arc<Sites>,
+    table: Arc<SiteTable>,
+    services: BTreeMap<Name, SiteKey>,
+    pages: BTreeMap<Name, HostName>,
+    card: Option<Vec<u8>>,
+    cdp: CdpGate,
+    life: Life,
+}
+
+impl State {
+    async fn serve(self: Arc<Self>, stream: TcpStream) {
+        let peer = stream.peer_addr().map_or(Ipv4Addr::LOCALHOST.into(), |peer| peer.ip());
+        let (limits, life) = (self.sites.limits().clone(), self.life.clone());
+        serve::http1(stream, &limits, &life, move |request| {
+            let state = self.clone();
+            async move {
+                match state.route(peer, request).await {
+                    Ok(response) => response,
+                    Err(error) => error.answer(),
+                }
+            }
+        })
+        .await;
+    }
+
+    async fn route(&self, peer: IpAddr, request: Request<Incoming>) -> Result<Response<Body>, ProxyError> {
+        let host = authority(&request)?;
+        if request.method() == Method::CONNECT {
+            return Err(ProxyError::Method);
+        }
+        let target = request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+        if token::is_in(&self.control, target.as_bytes()) {
+            return Err(ProxyError::TokenElsewhere);
+        }
+        match Route::parse(target)? {
+            Route::Card => self.card(&request),
+            Route::Service { website, rest } => self.service(peer, &website, &rest, request).await,
+            Route::Website { website, rest } => self.website(peer, &website, &rest, request).await,
+            Route::Bare { website } => self.add_slash(&website),
+            Route::Agent { token, browser, rest } => {
+                if !self.agent.matches(token.as_bytes()) {
+                    return Err(ProxyError::Unauthorized);
+                }
+                agent::serve(&self.cdp, &self.life, &self.agent, &host, &browser, &rest, request).await
+            }
+        }
+    }
+
+    fn card(&self, request: &Request<Incoming>) -> Result<Response<Body>, ProxyError> {
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return Err(ProxyError::Method);
+        }
+        let mut response = Response::new(body::full(self.card.clone().ok_or(ProxyError::NoRoute)?));
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        Ok(response)
+    }
+
+    /// `/svc/<name>/...`: with the control token, to the site's server.
+    async fn service(
+        &self,
+        peer: IpAddr,
+        website: &Name,
+        rest: &str,
+        mut request: Request<Incoming>,
+    ) -> Result<Response<Body>, ProxyError> {
+        if !token::take(&self.control, request.headers_mut())? {
+            return Err(ProxyError::Unauthorized);
+        }
+        let key = self.services.get(website).ok_or(ProxyError::NoRoute)?;
+        let mut key = HeaderValue::from_str(key.expose()).map_err(http::Error::from)?;
+        key.set_sensitive(true);
+        let site = self.sites.site(website).ok_or(ProxyError::NoRoute)?;
+        *request.uri_mut() = rest.parse().map_err(http::Error::from)?;
+        let onward = Onward {
+            website,
+            service: Role::Server,
+            host: site.host(),
+            https: false,
+            peer,
+            key: Some(key),
+            life: &self.life,
+        };
+        self.sites.forward(onward, request).await
+    }
+
+    /// `/website/<name>/...`: without a token, to the site's pages.
+    async fn website(
+        &self,
+        peer: IpAddr,
+        website: &Name,
+        rest: &str,
+        mut request: Request<Incoming>,
+    ) -> Result<Response<Body>, ProxyError> {
+        // The token opens nothing here and goes nowhere from here.
+        token::take(&self.control, request.headers_mut())?;
+        let host = self.pages.get(website).ok_or(ProxyError::NoRoute)?;
+        let pages = self.sites.site(website).and_then(crate::sites::Site::pages).ok_or(ProxyError::NoRoute)?;
+        let host_value = HeaderValue::from_str(host.as_str()).map_err(http::Error::from)?;
+        *request.uri_mut() = rest.parse().map_err(http::Error::from)?;
+        let sign_in = request.method() == Method::GET && request.uri().path() == agentenv_protocol::operation::SESSION;
+        let onward = Onward {
+            website,
+            service: if sign_in { Role::Server } else { pages },
+            host: &host_value,
+            // The site's own names are https; told otherwise it would redirect there for ever.
+            https: true,
+            peer,
+            key: None,
+            life: &self.life,
+        };
+        let mut response = self.sites.forward(onward, request).await?;
+        rewrite::answer(response.headers_mut(), website, host, &self.table, |name| self.pages.contains_key(name));
+        Ok(response)
+    }
+
+    /// `/website/<name>` alone: relative links need the slash.
+    fn add_slash(&self, website: &Name) -> Result<Response<Body>, ProxyError> {
+        if !self.pages.contains_key(website) {
+            return Err(ProxyError::NoRoute);
+        }
+        let location = HeaderValue::from_str(&format!("/website/{website}/")).map_err(http::Error::from)?;
+        let mut response = Response::new(body::empty());
+        *response.status_mut() = StatusCode::PERMANENT_REDIRECT;
+        response.headers_mut().insert(header::LOCATION, location);
+        Ok(response)
+    }
+}

@@ -1,0 +1,175 @@
+//! The websites of a deploy as upstreams: pooled connections, forwarding, cutting.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use agentenv_protocol::{HostName, Name};
+use http::{HeaderValue, Request, Uri};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use tokio::{net::TcpStream, sync::watch, time::Instant};
+
+use crate::{
+    Dial, Limits, Role, Upstream,
+    body::Body,
+    error::ProxyError,
+    limits::{HEAD_BYTES, HEAD_FIELDS, POOL_IDLE, POOL_IDLE_FOR},
+};
+
+mod forward;
+
+pub(crate) use forward::Onward;
+
+/// One website, as this crate knows it.
+#[derive(Clone, Debug)]
+pub struct Website {
+    /// Name within the deploy.
+    pub name: Name,
+    /// Which service serves its pages; a live site has none.
+    pub pages: Option<Role>,
+    /// Its own first name, which it sees as `Host`; without one it sees its name within the deploy.
+    pub host: Option<HostName>,
+}
+
+/// The websites of a deploy: one for the gateway and all browsers, so that connections to a site are pooled, and cut,
+/// together.
+pub struct Sites {
+    dial: Arc<dyn Dial>,
+    limits: Limits,
+    sites: HashMap<Name, Site>,
+}
+
+pub(crate) struct Site {
+    pages: Option<Role>,
+    host: HeaderValue,
+    /// Counts the cuts: connections end when it changes.
+    cuts: watch::Sender<u64>,
+    idle: [Mutex<Vec<Idle>>; 2],
+}
+
+type Sender = SendRequest<Body>;
+
+struct Idle {
+    sender: Sender,
+    since: Instant,
+    cut: u64,
+}
+
+impl Sites {
+    /// Makes the upstreams of these websites; nothing is dialled yet.
+    pub fn new(dial: Arc<dyn Dial>, limits: Limits, websites: impl IntoIterator<Item = Website>) -> Arc<Self> {
+        let sites = websites.into_iter().map(|website| {
+            let host = website.host.as_ref().map_or(website.name.as_str(), HostName::as_str);
+            let host =
+                HeaderValue::from_str(host).expect("names and host names are ASCII letters, digits, `-`, `_`, `.`");
+            let site = Site { pages: website.pages, host, cuts: watch::Sender::new(0), idle: Default::default() };
+            (website.name, site)
+        });
+        Arc::new(Self { dial, limits, sites: sites.collect() })
+    }
+
+    /// Ends every connection to a website, of the gateway and of all browsers: pooled ones, requests under way, WebSockets.
+    /// New ones are made as asked for.
+    pub fn cut(&self, website: &Name) {
+        if let Some(site) = self.sites.get(website) {
+            site.cuts.send_modify(|cuts| *cuts += 1);
+            for idle in &site.idle {
+                idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            }
+            tracing::debug!(site = %website, "site connections cut");
+        }
+    }
+
+    /// Ends every connection to every website.
+    pub fn cut_all(&self) {
+        self.sites.keys().for_each(|website| self.cut(website));
+    }
+
+    pub(crate) fn dial(&self) -> &Arc<dyn Dial> {
+        &self.dial
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    pub(crate) fn site(&self, website: &Name) -> Option<&Site> {
+        self.sites.get(website)
+    }
+
+    /// Connects to a service of a site.
+    async fn connect(&self, upstream: &Upstream) -> Result<TcpStream, ProxyError> {
+        match tokio::time::timeout(self.limits.connect, self.dial.dial(upstream)).await {
+            Ok(Ok(stream)) => {
+                let _ = stream.set_nodelay(true);
+                Ok(stream)
+            }
+            Ok(Err(error)) => Err(ProxyError::Down(upstream.clone(), error)),
+            Err(_) => Err(ProxyError::Slow(upstream.clone())),
+        }
+    }
+
+    /// A connection to a service of a site, with HTTP/1.1 on it. The connection ends when the site is cut.
+    async fn open(&self, site: &Site, upstream: &Upstream) -> Result<(Sender, u64), ProxyError> {
+        let mut cuts = site.cuts.subscribe();
+        let cut = *cuts.borrow_and_update();
+        let stream = self.connect(upstream).await?;
+        let (sender, connection) = http1::Builder::new()
+            .max_header_size(HEAD_BYTES)
+            .max_headers(HEAD_FIELDS)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| ProxyError::Garbage(upstream.clone(), error))?;
+        // Ends by itself when the sender and the answer's body are gone.
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = connection.with_upgrades() => {}
+                _ = cuts.changed() => {}
+            }
+        });
+        Ok((sender, cut))
+    }
+}
+
+impl Site {
+    pub(crate) fn pages(&self) -> Option<Role> {
+        self.pages
+    }
+
+    pub(crate) fn host(&self) -> &HeaderValue {
+        &self.host
+    }
+
+    fn pool(&self, service: Role) -> std::sync::MutexGuard<'_, Vec<Idle>> {
+        self.idle[service as usize].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> u64 {
+        *self.cuts.borrow()
+    }
+
+    /// The connection that was used last, if one is still good.
+    fn reuse(&self, service: Role) -> Option<(Sender, u64)> {
+        let mut pool = self.pool(service);
+        pool.retain(|idle| idle.since.elapsed() < POOL_IDLE_FOR && !idle.sender.is_closed() && idle.cut == self.now());
+        // Not yet ready means that the last answer's end is still on its way; leave it for the next one.
+        let place = pool.iter().rposition(|idle| idle.sender.is_ready())?;
+        let idle = pool.remove(place);
+        Some((idle.sender, idle.cut))
+    }
+
+    fn keep(&self, service: Role, sender: Sender, cut: u64) {
+        let mut pool = self.pool(service);
+        if pool.len() < POOL_IDLE && !sender.is_closed() && cut == self.now() {
+            pool.push(Idle { sender, since: Instant::now(), cut });
+        }
+    }
+}
+
+/// The target of a request to a site: the path and query alone.
+fn origin_form<B>(request: &Request<B>) -> Uri {
+    let target = request.uri().path_and_query().cloned();
+    target.map_or_else(|| Uri::from_static("/"), Uri::from)
+}

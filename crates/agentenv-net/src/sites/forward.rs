@@ -1,0 +1,239 @@
+//! Passing one request on to a site, and its answer back.
+
+use std::{net::IpAddr, sync::Arc};
+
+use agentenv_protocol::Name;
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header, request::Parts};
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
+use hyper::{body::Incoming, upgrade::OnUpgrade};
+use hyper_util::rt::TokioIo;
+use tokio::time::Instant;
+
+use super::{Sender, Sites, origin_form};
+use crate::{
+    Role, Upstream,
+    body::{self, AnswerBody, Body, Progress, RequestBody},
+    error::ProxyError,
+    headers::{is_websocket, list, remove_hop_by_hop, remove_ours, set_forwarded},
+    life::Life,
+    limits::RELAY_BYTES,
+};
+
+/// Where a request goes, and what is said about where it came from.
+pub(crate) struct Onward<'a> {
+    pub(crate) website: &'a Name,
+    pub(crate) service: Role,
+    /// What the site sees as `Host`.
+    pub(crate) host: &'a HeaderValue,
+    pub(crate) https: bool,
+    pub(crate) peer: IpAddr,
+    /// The site's key: only on the way from the supervisor and from `/svc/`.
+    pub(crate) key: Option<HeaderValue>,
+    pub(crate) life: &'a Life,
+}
+
+impl Sites {
+    /// Passes a request on. Its target is taken as path and query; fields for this connection, and those that only the
+    /// gateway may set, are replaced.
+    pub(crate) async fn forward(
+        self: &Arc<Self>,
+        onward: Onward<'_>,
+        mut request: Request<Incoming>,
+    ) -> Result<Response<Body>, ProxyError> {
+        let upstream = Upstream::Service { website: onward.website.clone(), service: onward.service };
+        let websocket = is_websocket(&request);
+        if request.method() == Method::CONNECT {
+            return Err(ProxyError::Method);
+        }
+        if websocket && !request.body().is_end_stream() {
+            return Err(ProxyError::BadRequest("a WebSocket request has no body"));
+        }
+        // Taken before the request is passed on: afterwards it is gone.
+        let client = websocket.then(|| hyper::upgrade::on(&mut request));
+        let progress = Progress::new();
+        let request = self.outgoing(&onward, request, websocket, &progress);
+        let (mut response, sender, cut) = self.send(&upstream, request, &progress).await?;
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let Some(client) = client else {
+                return Err(ProxyError::Nonsense(upstream, "101 to a request that asked for nothing"));
+            };
+            return self.switch(&onward, upstream, client, &mut response, cut);
+        }
+        Ok(self.answer(&onward, response, sender, cut))
+    }
+
+    fn outgoing(
+        &self,
+        onward: &Onward<'_>,
+        request: Request<Incoming>,
+        websocket: bool,
+        progress: &Progress,
+    ) -> Request<Body> {
+        let target = origin_form(&request);
+        let (mut parts, body) = request.into_parts();
+        parts.uri = target;
+        parts.version = Version::HTTP_11;
+        join_cookies(&mut parts);
+        remove_hop_by_hop(&mut parts.headers);
+        remove_ours(&mut parts.headers);
+        set_forwarded(&mut parts.headers, onward.https, onward.host, onward.peer);
+        parts.headers.insert(header::HOST, onward.host.clone());
+        if let Some(key) = &onward.key {
+            parts.headers.insert(agentenv_protocol::SITE_KEY_HEADER, key.clone());
+        }
+        if websocket {
+            parts.headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+            parts.headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+        }
+        // hyper writes what it sends: the length of the body as it was framed, or chunks.
+        parts.headers.remove(header::CONTENT_LENGTH);
+        if body.is_end_stream() && !matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS) {
+            parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+        }
+        parts.extensions.clear();
+        let body = if body.is_end_stream() {
+            body::empty()
+        } else {
+            RequestBody::new(body, progress.clone(), self.limits.request_body).boxed_unsync()
+        };
+        Request::from_parts(parts, body)
+    }
+
+    /// Sends by a pooled connection or a new one. A pooled one that the site closed meanwhile is replaced, if nothing of
+    /// the request was sent, or if sending it twice does no harm.
+    async fn send(
+        &self,
+        upstream: &Upstream,
+        mut request: Request<Body>,
+        progress: &Progress,
+    ) -> Result<(Response<Incoming>, Sender, u64), ProxyError> {
+        let Upstream::Service { website, service } = upstream else { return Err(ProxyError::NoRoute) };
+        let site = self.sites.get(website).ok_or(ProxyError::NoRoute)?;
+        let websocket = request.headers().contains_key(header::UPGRADE);
+        let repeatable = matches!(*request.method(), Method::GET | Method::HEAD) && request.body().is_end_stream();
+        let mut reused = if websocket { None } else { site.reuse(*service) };
+        loop {
+            let was_reused = reused.is_some();
+            let (mut sender, cut) = match reused.take() {
+                Some(connection) => connection,
+                None => self.open(site, upstream).await?,
+            };
+            let again = (was_reused && repeatable).then(|| copy(&request));
+            let sent = sender.try_send_request(request);
+            match self.in_time(upstream, sent, progress).await? {
+                Ok(response) => return Ok((response, sender, cut)),
+                Err(mut error) => match error.take_message().or(again) {
+                    Some(unsent) if was_reused => request = unsent,
+                    _ => return Err(broken(upstream, error.into_error(), progress)),
+                },
+            }
+        }
+    }
+
+    /// Waits for the answer, as long as the request makes progress and then for the limit.
+    async fn in_time<T>(
+        &self,
+        upstream: &Upstream,
+        answer: impl Future<Output = T>,
+        progress: &Progress,
+    ) -> Result<T, ProxyError> {
+        let mut answer = std::pin::pin!(answer);
+        loop {
+            let deadline = progress.last() + self.limits.answer;
+            if let Ok(answer) = tokio::time::timeout_at(deadline, answer.as_mut()).await {
+                return Ok(answer);
+            }
+            if progress.last() + self.limits.answer <= Instant::now() {
+                return Err(ProxyError::Slow(upstream.clone()));
+            }
+        }
+    }
+
+    fn answer(
+        self: &Arc<Self>,
+        onward: &Onward<'_>,
+        response: Response<Incoming>,
+        sender: Sender,
+        cut: u64,
+    ) -> Response<Body> {
+        let (mut parts, body) = response.into_parts();
+        remove_hop_by_hop(&mut parts.headers);
+        // Another protocol at another place: there is none.
+        parts.headers.remove(header::ALT_SVC);
+        parts.version = Version::HTTP_11;
+        parts.extensions.clear();
+        let (sites, website, service) = (self.clone(), onward.website.clone(), onward.service);
+        let body = AnswerBody::new(body, move || {
+            if let Some(site) = sites.sites.get(&website) {
+                site.keep(service, sender, cut);
+            }
+        });
+        Response::from_parts(parts, body.boxed_unsync())
+    }
+
+    /// Joins the two ends of a WebSocket. The site's end falls when the site is cut, and the other with it.
+    fn switch(
+        &self,
+        onward: &Onward<'_>,
+        upstream: Upstream,
+        client: OnUpgrade,
+        response: &mut Response<Incoming>,
+        cut: u64,
+    ) -> Result<Response<Body>, ProxyError> {
+        if !list(response.headers(), header::UPGRADE).any(|protocol| protocol == "websocket") {
+            return Err(ProxyError::Nonsense(upstream, "101 to another protocol"));
+        }
+        let site = self.sites.get(onward.website).ok_or(ProxyError::NoRoute)?;
+        let (server, mut cuts) = (hyper::upgrade::on(&mut *response), site.cuts.subscribe());
+        if *cuts.borrow_and_update() != cut {
+            return Err(ProxyError::Nonsense(upstream, "101 on a connection that was cut"));
+        }
+        onward.life.spawn(async move {
+            let relay = async {
+                let (client, server) = (client.await?, server.await?);
+                let (mut client, mut server) = (TokioIo::new(client), TokioIo::new(server));
+                let both = tokio::io::copy_bidirectional_with_sizes(&mut client, &mut server, RELAY_BYTES, RELAY_BYTES);
+                both.await.map_err(|error| tracing::debug!(%error, "WebSocket ended")).ok();
+                Ok::<_, hyper::Error>(())
+            };
+            tokio::select! {
+                ended = relay => if let Err(error) = ended { tracing::debug!(%error, %upstream, "upgrade failed") },
+                _ = cuts.changed() => {}
+            }
+        });
+        let mut answer = Response::new(body::empty());
+        *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        *answer.headers_mut() = std::mem::take(response.headers_mut());
+        remove_hop_by_hop(answer.headers_mut());
+        answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+        answer.headers_mut().insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+        Ok(answer)
+    }
+}
+
+/// HTTP/2 may split cookies into several fields; HTTP/1.1 has one.
+fn join_cookies(parts: &mut Parts) {
+    let cookies: Vec<&[u8]> = parts.headers.get_all(header::COOKIE).into_iter().map(HeaderValue::as_bytes).collect();
+    if cookies.len() > 1
+        && let Ok(joined) = HeaderValue::from_bytes(&cookies.join(&b"; "[..]))
+    {
+        parts.headers.insert(header::COOKIE, joined);
+    }
+}
+
+/// A request without a body, once more.
+fn copy(request: &Request<Body>) -> Request<Body> {
+    let mut copy = Request::new(body::empty());
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    copy
+}
+
+fn broken(upstream: &Upstream, error: hyper::Error, progress: &Progress) -> ProxyError {
+    match progress.broken() {
+        Some(why) => ProxyError::ClientBody(why),
+        None => ProxyError::Garbage(upstream.clone(), error),
+    }
+}
