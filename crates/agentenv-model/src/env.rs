@@ -1,6 +1,10 @@
 //! What is stored of an env (ENV-1).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    str::FromStr,
+};
 
 use agentenv_protocol::{Digest, HostPattern, Name};
 use serde::{Deserialize, Serialize};
@@ -40,6 +44,44 @@ pub struct EnvVersion {
     pub spec: EnvSpec,
     /// The bundle as it was built; a website has one unless it is an image.
     pub tree: Option<Digest>,
+}
+
+/// An env as commands name it: `shop`, or `shop@3`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EnvRef {
+    /// Name.
+    pub name: Name,
+    /// Version; the latest without one.
+    pub version: Option<u64>,
+}
+
+/// Why a text does not name an env.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` does not name an env: write `shop`, or `shop@3` for version 3")]
+pub struct EnvRefError(String);
+
+impl FromStr for EnvRef {
+    type Err = EnvRefError;
+    fn from_str(text: &str) -> Result<Self, EnvRefError> {
+        let bad = || EnvRefError(text.to_owned());
+        let (name, version) = match text.split_once('@') {
+            Some((name, version)) if version.bytes().all(|b| b.is_ascii_digit()) => {
+                // SQLite's integers are signed.
+                let version = version.parse().ok().filter(|version| (1..=i64::MAX.unsigned_abs()).contains(version));
+                (name, Some(version.ok_or_else(bad)?))
+            }
+            Some(_) => return Err(bad()),
+            None => (text, None),
+        };
+        Ok(Self { name: Name::parse(name).map_err(|_| bad())?, version })
+    }
+}
+
+impl fmt::Display for EnvRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.name)?;
+        self.version.map_or(Ok(()), |version| write!(f, "@{version}"))
+    }
 }
 
 /// Kinds of envs.

@@ -36,8 +36,8 @@ mod tabs;
 pub use card::compare_card;
 pub use claims::{Claim, ClaimKind, Rank, check_claims, claims_of, site_table, winner};
 pub use env::{
-    BrowserSpec, ComputerSpec, DEFAULT_READY_TIMEOUT_S, EnvKind, EnvRecord, EnvSpec, EnvVersion, FrontendSpec, Member,
-    MultiSpec, NetworkSpec, ServiceSpec, Size, WebsiteSource, WebsiteSpec,
+    BrowserSpec, ComputerSpec, DEFAULT_READY_TIMEOUT_S, EnvKind, EnvRecord, EnvRef, EnvRefError, EnvSpec, EnvVersion,
+    FrontendSpec, Member, MultiSpec, NetworkSpec, ServiceSpec, Size, WebsiteSource, WebsiteSpec,
 };
 pub use multi::{MemberFile, MemberTarget, MultiFile, resolve_multi};
 pub use parse::{EnvFile, FileSpec, Flags, MAX_ENV_FILE_BYTES, parse_env, parse_env_with_flags};

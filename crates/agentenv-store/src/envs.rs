@@ -26,6 +26,8 @@ pub struct NewEnv {
     pub source: Option<Digest>,
     /// The bundle as it was built: what deploys run.
     pub tree: Option<Digest>,
+    /// Versions of other envs that this one names: none of them is removed before it.
+    pub pins: Vec<(Name, u64)>,
 }
 
 /// What a put did.
@@ -118,7 +120,9 @@ impl Store {
         .execute(&mut **transaction)
         .await
         .map_err(|error| self.database(error))?;
-        Ok(version.unsigned_abs())
+        let version = version.unsigned_abs();
+        self.insert_references(transaction, "env", &format!("{}@{version}", env.name), &env.pins).await?;
+        Ok(version)
     }
 
     /// Reads a version of an env; the latest without one.
@@ -191,6 +195,15 @@ impl Store {
             drop(transaction);
             return Err(self.missing_env(name, version).await?);
         }
+        // What the removed versions pinned may go now.
+        sqlx::query(
+            "delete from env_references where holder_kind = 'env' and holder like ?1 || '@%' and not exists \
+             (select 1 from envs where name = ?1 and holder = ?1 || '@' || version)",
+        )
+        .bind(name.as_str())
+        .execute(&mut *transaction)
+        .await
+        .map_err(fail)?;
         // The bare name means the newest version that is left.
         sqlx::query(
             "update env_names set head = (select max(version) from envs where envs.name = env_names.name) \

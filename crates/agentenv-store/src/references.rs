@@ -1,9 +1,9 @@
-//! Which versions of envs a deploy, a run or a multi env needs (ENV-4).
+//! Which versions of envs a deploy, a run or a multi env needs (ENV-4). A multi env's are written with it.
 
 use std::fmt;
 
 use agentenv_protocol::{DeployId, Name, RunId};
-use sqlx::Row as _;
+use sqlx::{Row as _, Sqlite, Transaction};
 
 use crate::{Store, StoreError};
 
@@ -14,8 +14,6 @@ pub enum Holder {
     Deploy(DeployId),
     /// A run, for good.
     Run(RunId),
-    /// A version of a multi env that pins them.
-    Multi(Name, u64),
 }
 
 impl Holder {
@@ -23,7 +21,6 @@ impl Holder {
         match self {
             Self::Deploy(id) => ("deploy", id.to_string()),
             Self::Run(id) => ("run", id.to_string()),
-            Self::Multi(name, version) => ("env", format!("{name}@{version}")),
         }
     }
 }
@@ -40,6 +37,17 @@ impl Store {
     pub async fn add_references(&self, holder: &Holder, versions: &[(Name, u64)]) -> Result<(), StoreError> {
         let (kind, id) = holder.columns();
         let mut transaction = self.begin().await?;
+        self.insert_references(&mut transaction, kind, &id, versions).await?;
+        self.commit(transaction).await
+    }
+
+    pub(crate) async fn insert_references(
+        &self,
+        transaction: &mut Transaction<'static, Sqlite>,
+        kind: &str,
+        holder: &str,
+        versions: &[(Name, u64)],
+    ) -> Result<(), StoreError> {
         for (name, version) in versions {
             let done = sqlx::query(
                 "insert into env_references (holder_kind, holder, name, version) \
@@ -47,17 +55,17 @@ impl Store {
                  on conflict do update set holder = excluded.holder",
             )
             .bind(kind)
-            .bind(&id)
+            .bind(holder)
             .bind(name.as_str())
             .bind(version.cast_signed())
-            .execute(&mut *transaction)
+            .execute(&mut **transaction)
             .await
             .map_err(|error| self.database(error))?;
             if done.rows_affected() == 0 {
                 return Err(StoreError::NoVersion { name: name.clone(), version: *version });
             }
         }
-        self.commit(transaction).await
+        Ok(())
     }
 
     /// Forgets everything that the holder needs; it may need nothing.
