@@ -1,5 +1,7 @@
 //! Turns a plan into a running deploy: providers, supervisor, reaper.
 
+mod browser;
+mod cdp;
 mod client;
 mod record;
 

@@ -1,0 +1,125 @@
+//! A running browser, as the supervisor holds it.
+
+use std::{future::Future, io, sync::Arc, time::Duration};
+
+use agentenv_protocol::Name;
+use serde_json::json;
+use tokio::{net::TcpStream, time::timeout};
+
+use super::BrowserError;
+use crate::cdp::{Cdp, CdpError, Event, Events};
+
+/// A browser that is asked to close does so in some 50 ms; afterwards it is killed.
+const CLOSE_GRACE: Duration = Duration::from_secs(2);
+
+/// A running Chromium. Clones share its connection, which is the supervisor's own: clients have theirs.
+#[derive(Clone, Debug)]
+pub struct Browser {
+    pub(super) name: Name,
+    pub(super) cdp: Cdp,
+    /// The tab that it started with.
+    pub(super) first_tab: Arc<str>,
+}
+
+impl Browser {
+    /// Connects to a browser that may still be starting, trying until the limit: until its first tab is there.
+    pub async fn connect<F, R>(name: Name, dial: F, port: u16, limit: Duration) -> Result<Self, BrowserError>
+    where
+        F: Fn() -> R,
+        R: Future<Output = io::Result<TcpStream>>,
+    {
+        let connect = async {
+            let cdp = Cdp::connect(dial, port, limit).await?;
+            let mut events = cdp.events();
+            // From here on every target is announced, those that exist first: crashes are seen for the browser's life.
+            cdp.call("Target.setDiscoverTargets", json!({ "discover": true })).await?;
+            let first_tab = first_tab(&mut events).await?;
+            Ok((cdp, first_tab))
+        };
+        match timeout(limit, connect).await.unwrap_or(Err(CdpError::NotAnswering { after: limit })) {
+            Ok((cdp, first_tab)) => Ok(Self { name, cdp, first_tab }),
+            Err(source) => Err(BrowserError::Cdp { browser: name, source }),
+        }
+    }
+
+    /// Its name within the deploy.
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// Its product and version, such as `Chrome/156.0.8078.108`.
+    pub fn product(&self) -> &str {
+        self.cdp.product()
+    }
+
+    /// Tells of tabs that crash from now on.
+    pub fn crashes(&self) -> Crashes {
+        Crashes(self.cdp.events())
+    }
+
+    /// Waits until the browser's side closes, which it does when it exits.
+    pub async fn closed(&self) {
+        self.cdp.closed().await;
+    }
+
+    /// Asks the browser to close and waits until it has. Afterwards, or on an error, the caller kills what is left.
+    pub async fn close(&self) -> Result<(), BrowserError> {
+        match self.cdp.call("Browser.close", json!({})).await {
+            Ok(_) | Err(CdpError::Closed) => {}
+            Err(source) => return Err(self.failed(source)),
+        }
+        timeout(CLOSE_GRACE, self.closed()).await.map_err(|_| {
+            self.failed(CdpError::NoEvent { method: "the end of the connection".to_owned(), after: CLOSE_GRACE })
+        })
+    }
+
+    pub(super) fn failed(&self, source: CdpError) -> BrowserError {
+        BrowserError::Cdp { browser: self.name.clone(), source }
+    }
+}
+
+/// DevTools may answer before the first tab is there.
+async fn first_tab(events: &mut Events) -> Result<Arc<str>, CdpError> {
+    loop {
+        let event = events.next().await?;
+        if event.method == "Target.targetCreated" && event.text("/targetInfo/type") == "page" {
+            return Ok(event.text("/targetInfo/targetId").into());
+        }
+    }
+}
+
+/// A tab whose renderer crashed. The browser lives on; the tab shows Chromium's page for this.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TabCrash {
+    /// The target.
+    pub target: String,
+    /// Such as `crashed`, `oom` or `killed`.
+    pub status: String,
+}
+
+/// Crashes of a browser's tabs.
+#[derive(Debug)]
+pub struct Crashes(Events);
+
+impl Crashes {
+    /// Waits for the next one; `None` when the browser is gone.
+    pub async fn next(&mut self) -> Option<TabCrash> {
+        loop {
+            match self.0.next().await {
+                Ok(event) => {
+                    if let Some(crash) = tab_crash(&event) {
+                        return Some(crash);
+                    }
+                }
+                // Among thousands of lost events one may have been a crash; the next is seen again.
+                Err(CdpError::EventsLost { .. }) => {}
+                Err(_) => return None,
+            }
+        }
+    }
+}
+
+fn tab_crash(event: &Event) -> Option<TabCrash> {
+    (event.method == "Target.targetCrashed")
+        .then(|| TabCrash { target: event.text("/targetId").to_owned(), status: event.text("/status").to_owned() })
+}
