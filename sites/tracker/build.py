@@ -27,6 +27,9 @@ SETTINGS = {
     # An address that is new to the tracker needs no mail to confirm it.
     "instant_registration": "yes",
     "timezone": "UTC",
+    # The words on its pages don't depend on a browser's languages.
+    "tracker_language": "en",
+    "web_use_browser_language": "no",
     # Said outright, so that a search engine that happens to be on the host isn't picked.
     "indexer": "native",
     # The fewest that Roundup accepts. These passwords protect made-up people; a load of 50 takes 8 s otherwise.

@@ -76,7 +76,8 @@ impl Website for Tracker {
             origins: vec![],
             verify: Some(Verify {
                 url: format!("https://tracker.test{TRACKER_PATH}"),
-                contains: format!("Hello, {}", text("user")),
+                // With the tag, so that the greeting of a longer name doesn't contain it.
+                contains: format!("Hello, {}</b>", text("user")),
             }),
         })
     }

@@ -71,14 +71,14 @@ fn a_session_signs_in_and_what_its_user_files_is_read() {
     let site = Running::start();
     site.load(&office());
     let state = site.session(Some("mara")).json();
-    assert_eq!(state["verify"], json!({"url": "https://tracker.test/issues/", "contains": "Hello, mara"}));
+    assert_eq!(state["verify"], json!({"url": "https://tracker.test/issues/", "contains": "Hello, mara</b>"}));
     let cookie = &state["cookies"][0];
     assert_eq!(
         (&cookie["domain"], &cookie["path"], &cookie["secure"], &cookie["httpOnly"], &cookie["sameSite"]),
         (&json!("tracker.test"), &json!("/issues/"), &json!(true), &json!(true), &json!("Lax"))
     );
     let cookie = format!("{}={}", cookie["name"].as_str().unwrap(), cookie["value"].as_str().unwrap());
-    assert!(site.page("/issues/", Some(&cookie)).text().contains("Hello, mara"));
+    assert!(site.page("/issues/", Some(&cookie)).text().contains("Hello, mara</b>"));
 
     let form = site.page("/issues/issue?@template=item", Some(&cookie)).text();
     let filed = site.submit(
@@ -105,7 +105,7 @@ fn a_session_signs_in_and_what_its_user_files_is_read() {
 #[test]
 fn without_a_user_the_administrator_is_signed_in_and_an_unknown_one_is_named() {
     let site = Running::start();
-    assert_eq!(site.session(None).json()["verify"]["contains"], "Hello, admin");
+    assert_eq!(site.session(None).json()["verify"]["contains"], "Hello, admin</b>");
     for name in ["nobody", "anonymous"] {
         let refused = site.session(Some(name));
         assert_eq!(refused.status, 404);
