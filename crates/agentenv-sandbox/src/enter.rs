@@ -1,0 +1,146 @@
+//! The short-lived process between spawner and service: it enters the sandbox's namespaces and clones, with
+//! `CLONE_PARENT`, so that what it clones is the spawner's own child. The spawner itself can't enter: as an ordinary
+//! user it could not come back.
+
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+
+use rustix::{
+    io::Errno,
+    thread::{LinkNameSpaceType, move_into_link_name_space},
+};
+
+use crate::{
+    failure::Failure,
+    init::{self, Init},
+    kernel::{self, Cloned, Kernel},
+    messages::{Exec, Report, Start},
+    privileges,
+    program::{self, Streams},
+    seccomp::Filters,
+    wire,
+};
+
+/// What every process of this kind has from the spawner.
+pub(crate) struct Entry<'a> {
+    pub(crate) kernel: Kernel,
+    pub(crate) filters: &'a Filters,
+    /// Readable or closed when the spawner has ended.
+    pub(crate) life: BorrowedFd<'a>,
+    /// Tells the spawner which of its children is new: [`birth`].
+    pub(crate) births: BorrowedFd<'a>,
+    pub(crate) token: u32,
+    pub(crate) streams: Streams,
+}
+
+/// What is written to `births`, in one atomic write.
+pub(crate) const BIRTH_BYTES: usize = 8;
+
+/// Enters `namespaces` (user, net, mnt of the broker) and starts a service there.
+pub(crate) fn start(entry: &Entry<'_>, start: &Start, namespaces: &[OwnedFd; 3], etc: Option<&OwnedFd>) -> ! {
+    let own = libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS | libc::CLONE_NEWCGROUP;
+    let kinds = [LinkNameSpaceType::User, LinkNameSpaceType::Network, LinkNameSpaceType::Mount];
+    let entered = enter(entry.kernel, &kinds, namespaces);
+    clone(entry, entered, own, || {
+        let Entry { filters, life, streams, .. } = entry;
+        init::main(entry.kernel, &Init { start, streams, etc, filters, life: *life })
+    })
+}
+
+/// Enters `namespaces` (user, net, mnt, pid, ipc, uts, cgroup of a service) and runs a program there.
+pub(crate) fn exec(entry: &Entry<'_>, exec: &Exec, namespaces: &[OwnedFd; 7]) -> ! {
+    use LinkNameSpaceType as Kind;
+    let kinds = [
+        Kind::User,
+        Kind::Network,
+        Kind::Mount,
+        Kind::ProcessID,
+        Kind::InterProcessCommunication,
+        Kind::HostNameAndNISDomainName,
+        Kind::ControlGroup,
+    ];
+    // The service's processes will see the clone: out of reach before it exists.
+    let entered = enter(entry.kernel, &kinds, namespaces).and_then(|()| privileges::hide(entry.kernel));
+    clone(entry, entered, 0, || {
+        let prepared = prepare_exec(entry, exec);
+        report(entry, prepared);
+        program::become_program(entry.kernel, &exec.program, &entry.streams)
+    })
+}
+
+fn prepare_exec(entry: &Entry<'_>, exec: &Exec) -> Result<(), Failure> {
+    let kernel = entry.kernel;
+    privileges::become_inside(kernel, exec.program.set_groups)?;
+    privileges::hide(kernel)?;
+    privileges::drop_all(kernel)?;
+    privileges::die_with_spawner(kernel, entry.life)?;
+    kernel.call("seccomp", || entry.filters.apply())
+}
+
+fn enter<const N: usize>(
+    kernel: Kernel,
+    kinds: &[LinkNameSpaceType; N],
+    namespaces: &[OwnedFd; N],
+) -> Result<(), Failure> {
+    for (kind, namespace) in kinds.iter().zip(namespaces) {
+        kernel.call("setns", || move_into_link_name_space(namespace.as_fd(), Some(*kind)))?;
+    }
+    Ok(())
+}
+
+/// Reports a failure and ends; returns if there is none.
+fn report(entry: &Entry<'_>, result: Result<(), Failure>) {
+    if let Err(failure) = result {
+        let _ = wire::send(entry.streams.status.as_fd(), &Report::Failed(failure), &[]);
+        kernel::exit_now(127);
+    }
+}
+
+/// Clones; the parent announces the child to spawner and supervisor, lets it go, and ends.
+fn clone(entry: &Entry<'_>, entered: Result<(), Failure>, flags: libc::c_int, child: impl FnOnce()) -> ! {
+    report(entry, entered);
+    let announced = (|| {
+        let kernel = entry.kernel;
+        let (wait, go) = kernel.call("pipe", || rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC))?;
+        match kernel.call("clone3", || kernel::clone(flags | libc::CLONE_PARENT))? {
+            Cloned::Child => {
+                drop(go);
+                // Not before the spawner can know whose exit it sees; never if nobody told it.
+                if rustix::io::retry_on_intr(|| rustix::io::read(&wait, &mut [0; 1])) != Ok(1) {
+                    kernel::exit_now(127);
+                }
+                drop(wait);
+                forget(entry.births);
+                child();
+                kernel::exit_now(127)
+            }
+            Cloned::Parent { pid, pidfd } => {
+                let pid = pid.as_raw_nonzero().get().unsigned_abs();
+                kernel.call("write", || rustix::io::write(entry.births, &birth(entry.token, pid)))?;
+                let status = entry.streams.status.as_fd();
+                let sent = || wire::send(status, &Report::Cloned(pid), &[pidfd.as_fd()]).map_err(|_| Errno::PIPE);
+                kernel.call("sendmsg", sent)?;
+                kernel.call("write", || rustix::io::write(&go, &[1]))
+            }
+        }
+    })();
+    report(entry, announced.map(|_| ()));
+    kernel::exit_now(0)
+}
+
+/// Closes an inherited descriptor that this process must not go on with.
+fn forget(fd: BorrowedFd<'_>) {
+    let _ = kernel::close_range(fd.as_raw_fd(), fd.as_raw_fd());
+}
+
+fn birth(token: u32, pid: u32) -> [u8; BIRTH_BYTES] {
+    let mut bytes = [0; BIRTH_BYTES];
+    bytes[..4].copy_from_slice(&token.to_ne_bytes());
+    bytes[4..].copy_from_slice(&pid.to_ne_bytes());
+    bytes
+}
+
+/// Reads what [`birth`] wrote: token and pid.
+pub(crate) fn parse_birth(bytes: [u8; BIRTH_BYTES]) -> (u32, u32) {
+    let [a, b, c, d, e, f, g, h] = bytes;
+    (u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h]))
+}

@@ -1,0 +1,178 @@
+//! Processes by identity: a pid alone may have become somebody else's.
+
+use std::{
+    fs, io,
+    os::fd::{AsFd as _, BorrowedFd},
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::spawner::SPAWNER_COMMAND;
+
+/// One process of this boot: its pid and when it started, in clock ticks after boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ProcessId {
+    /// The pid.
+    pub pid: u32,
+    /// Field 22 of `/proc/PID/stat`.
+    pub start_time: u64,
+}
+
+impl ProcessId {
+    /// Looks a running process up. A zombie has ended: `None`.
+    pub fn of(pid: u32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let (state, start_time) = parse_stat(&stat)?;
+        (!matches!(state, 'Z' | 'X')).then_some(Self { pid, start_time })
+    }
+
+    /// This process.
+    ///
+    /// # Errors
+    /// `/proc` isn't mounted.
+    pub fn current() -> io::Result<Self> {
+        Self::of(std::process::id()).ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "/proc has no entry of us"))
+    }
+
+    /// Whether it still runs.
+    pub fn is_alive(self) -> bool {
+        Self::of(self.pid) == Some(self)
+    }
+
+    /// Kills it, if the pid still is this process; waits until it has ended, at most `limit`. `true` when it is gone.
+    ///
+    /// # Errors
+    /// It runs and may not be killed.
+    pub fn kill_if_same(self, limit: Duration) -> io::Result<bool> {
+        let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else { return Ok(true) };
+        let pidfd = match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(pidfd) => pidfd,
+            Err(Errno::SRCH) => return Ok(true),
+            Err(errno) => return Err(errno.into()),
+        };
+        // The descriptor is some process's for good; only now does the comparison say whose.
+        if !self.is_alive() {
+            return Ok(true);
+        }
+        match pidfd_send_signal(&pidfd, Signal::KILL) {
+            Ok(()) | Err(Errno::SRCH) => Ok(ended_within(pidfd.as_fd(), limit)),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+/// State and start time of a `/proc/PID/stat`. The command's name, in brackets, may hold anything.
+fn parse_stat(stat: &str) -> Option<(char, u64)> {
+    let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    // State is field 3; start time is field 22.
+    Some((state, fields.nth(18)?.parse().ok()?))
+}
+
+/// The id of this boot: with another one no pid on record means anything.
+///
+/// # Errors
+/// `/proc` isn't mounted.
+pub fn boot_id() -> io::Result<String> {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned())
+}
+
+/// Which of our processes one is; by the name that it gave itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProcessRole {
+    /// The spawner itself.
+    Spawner,
+    /// A sandbox's broker.
+    Broker,
+    /// A service's pid 1; killing it kills the service.
+    Init,
+    /// On its way to become one of these, or a service.
+    Other,
+}
+
+/// Finds the processes of ours that the spawner with this marker started, and itself. Services are not among them: they
+/// end with their pid 1.
+///
+/// # Errors
+/// `/proc` can't be read.
+pub fn find_processes_of(marker: &str) -> io::Result<Vec<(ProcessId, ProcessRole)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        // The command line is what the spawner was started with; its forks have it too, until they become a program.
+        let Ok(line) = fs::read(format!("/proc/{pid}/cmdline")) else { continue };
+        let mut words = line.split(|&byte| byte == 0).skip(1);
+        if words.next() != Some(SPAWNER_COMMAND.as_bytes()) || words.next() != Some(marker.as_bytes()) {
+            continue;
+        }
+        let role = match fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim() {
+            "ae-spawner" => ProcessRole::Spawner,
+            "ae-broker" => ProcessRole::Broker,
+            "ae-init" => ProcessRole::Init,
+            _ => ProcessRole::Other,
+        };
+        found.extend(ProcessId::of(pid).map(|id| (id, role)));
+    }
+    Ok(found)
+}
+
+/// Waits until the process of a pidfd has ended, at most `limit`.
+pub(crate) fn ended_within(pidfd: BorrowedFd<'_>, limit: Duration) -> bool {
+    wait_for(PollFd::new(&pidfd, PollFlags::IN), limit)
+}
+
+/// Waits for an event, at most `limit`.
+pub(crate) fn wait_for(fd: PollFd<'_>, limit: Duration) -> bool {
+    let deadline = Instant::now() + limit;
+    let mut fds = [fd];
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left =
+            Timespec { tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() };
+        match poll(&mut fds, Some(&left)) {
+            Ok(0) => return false,
+            Ok(_) => return true,
+            Err(Errno::INTR) => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_stat_whatever_the_command_is_called() {
+        let rest = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20 21";
+        for name in ["cat", "a b", "x) S 1 (y", ")"] {
+            assert_eq!(parse_stat(&format!("12 ({name}) {rest}")), Some(('S', 4711)), "{name}");
+        }
+        assert_eq!(parse_stat("12"), None);
+    }
+
+    #[test]
+    fn row_75_a_reused_pid_is_not_killed() {
+        let us = ProcessId::current().unwrap();
+        assert!(us.is_alive());
+        let other = ProcessId { start_time: us.start_time + 1, ..us };
+        assert!(!other.is_alive());
+        assert!(other.kill_if_same(Duration::ZERO).unwrap());
+    }
+
+    #[test]
+    fn a_killed_child_is_gone() {
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let id = ProcessId::of(child.id()).unwrap();
+        assert!(id.kill_if_same(Duration::from_secs(10)).unwrap());
+        child.wait().unwrap();
+        assert!(!id.is_alive() && id.kill_if_same(Duration::ZERO).unwrap());
+    }
+}

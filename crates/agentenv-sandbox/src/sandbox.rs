@@ -1,0 +1,154 @@
+//! The supervisor's handle of a sandbox.
+
+use std::{
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+    sync::Mutex,
+    time::Duration,
+};
+
+use rustix::{
+    io::Errno,
+    net::{AddressFamily, SocketType, ipproto},
+    process::{Pid, Signal},
+};
+
+use crate::{
+    broker::{self, ANSWER_BYTES},
+    error::SandboxError,
+    process::ended_within,
+    spec::NetworkKind,
+    uid::Uid,
+    wire::{self, WireError},
+};
+
+/// How long a broker may take to end after its socket closed; it has nothing to do but to exit.
+const CLOSE_LIMIT: Duration = Duration::from_secs(5);
+
+/// A sandbox: namespaces that lead nowhere, and the broker that makes sockets in them.
+///
+/// Dropping it ends the broker; [`Sandbox::close`] also waits and reports. Services have to be ended first, and every
+/// socket that was placed closed: one alone keeps the network namespace alive.
+#[derive(Debug)]
+pub struct Sandbox {
+    pub(crate) name: String,
+    pub(crate) network: NetworkKind,
+    pub(crate) uid: Uid,
+    pub(crate) socket: Mutex<OwnedFd>,
+    pub(crate) pid: Pid,
+    pub(crate) pidfd: OwnedFd,
+    /// User, network, mount.
+    pub(crate) namespaces: [OwnedFd; 3],
+}
+
+impl Sandbox {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What its network namespace is for.
+    pub fn network(&self) -> NetworkKind {
+        self.network
+    }
+
+    /// Whom its services run as on the host.
+    pub fn uid(&self) -> &Uid {
+        &self.uid
+    }
+
+    /// The broker's pid.
+    pub fn broker_pid(&self) -> u32 {
+        self.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// Readable when the broker has ended, and with it the sandbox.
+    pub fn pidfd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+
+    /// Places `count` TCP sockets: unconnected, unbound, non-blocking. Bind, listen or connect with them from here.
+    ///
+    /// # Errors
+    /// The broker has ended or can't make them, or what came isn't what was asked for.
+    pub fn tcp(&self, count: usize) -> Result<Vec<OwnedFd>, SandboxError> {
+        self.place(broker::TCP, count)
+    }
+
+    /// Places `count` UDP sockets. Never set `SO_REUSEADDR` on one that is to be bound: two UDP sockets that both have
+    /// it share an address, so a process inside could take its datagrams.
+    ///
+    /// # Errors
+    /// As [`Sandbox::tcp`].
+    pub fn udp(&self, count: usize) -> Result<Vec<OwnedFd>, SandboxError> {
+        self.place(broker::UDP, count)
+    }
+
+    /// Ends the broker and waits for it.
+    ///
+    /// # Errors
+    /// It did not end.
+    pub fn close(self) -> Result<(), SandboxError> {
+        let socket = self.socket.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _ = rustix::net::shutdown(&*socket, rustix::net::Shutdown::Both);
+        drop(socket);
+        if ended_within(self.pidfd.as_fd(), CLOSE_LIMIT) {
+            return Ok(());
+        }
+        let _ = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
+        if ended_within(self.pidfd.as_fd(), CLOSE_LIMIT) { Ok(()) } else { Err(self.wire(WireError::TimedOut)) }
+    }
+
+    fn place(&self, kind: u8, count: usize) -> Result<Vec<OwnedFd>, SandboxError> {
+        let mut sockets = Vec::with_capacity(count);
+        while sockets.len() < count {
+            let batch = (count - sockets.len()).min(wire::MAX_FDS);
+            sockets.extend(self.batch(kind, batch).map_err(|error| self.wire(error))?);
+        }
+        Ok(sockets)
+    }
+
+    /// What comes out of a sandbox is checked, though a broker runs nothing of a site's.
+    fn batch(&self, kind: u8, count: usize) -> Result<Vec<OwnedFd>, WireError> {
+        let socket = self.socket.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let wanted = u8::try_from(count).map_err(|_| WireError::Count { got: count, expected: wire::MAX_FDS })?;
+        wire::send_bytes(socket.as_fd(), &[kind, wanted], &[])?;
+        let mut buffer = [0; ANSWER_BYTES];
+        let (answer, fds) = wire::receive_bytes(socket.as_fd(), &mut buffer)?;
+        match answer.try_into().map(i32::from_ne_bytes) {
+            Ok(0) => {}
+            Ok(errno) => return Err(WireError::Refused(std::io::Error::from_raw_os_error(errno))),
+            Err(_) => return Err(WireError::Truncated),
+        }
+        if fds.len() != count {
+            return Err(WireError::Count { got: fds.len(), expected: count });
+        }
+        let (kind, protocol, expected) = match kind {
+            broker::TCP => (SocketType::STREAM, ipproto::TCP, "a TCP socket"),
+            _ => (SocketType::DGRAM, ipproto::UDP, "a UDP socket"),
+        };
+        let fits = |fd: &OwnedFd| -> Result<bool, Errno> {
+            use rustix::net::sockopt;
+            Ok(sockopt::socket_domain(fd)? == AddressFamily::INET
+                && sockopt::socket_type(fd)? == kind
+                && sockopt::socket_protocol(fd)? == Some(protocol))
+        };
+        if fds.iter().all(|fd| fits(fd).unwrap_or(false)) {
+            Ok(fds)
+        } else {
+            Err(WireError::NotThatSocket { expected })
+        }
+    }
+
+    fn wire(&self, error: WireError) -> SandboxError {
+        match error {
+            WireError::Closed => SandboxError::BrokerGone { sandbox: self.name.clone() },
+            source => SandboxError::Wire { name: self.name.clone(), source },
+        }
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        let _ = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
+    }
+}

@@ -1,0 +1,171 @@
+//! Which system calls a service may make: an allow-list, compiled once in the spawner.
+
+mod table;
+
+use std::collections::BTreeMap;
+
+use rustix::io::Errno;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
+};
+
+use crate::spec::SeccompProfile;
+
+#[cfg(target_arch = "x86_64")]
+const ARCH: TargetArch = TargetArch::x86_64;
+#[cfg(target_arch = "aarch64")]
+const ARCH: TargetArch = TargetArch::aarch64;
+
+/// The namespaces that `clone` and `unshare` can leave.
+const NAMESPACES: libc::c_int = libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET;
+/// Those that Chromium's own sandbox is made of.
+const CHROMIUMS: libc::c_int = libc::CLONE_NEWUSER | libc::CLONE_NEWPID | libc::CLONE_NEWNET;
+/// In `clone` this bit is part of the exit signal, so it is refused in `unshare` alone.
+const CLONE_NEWTIME: libc::c_int = 0x80;
+
+/// What the filters of one kind of process are.
+pub(crate) struct Filters {
+    /// The allow-list.
+    allowed: BpfProgram,
+    /// Calls that "don't exist": programs fall back to older ones, whose arguments a filter can see. Applied last: of
+    /// two filters that refuse a call, the newer one names the error.
+    unknown: Option<BpfProgram>,
+}
+
+/// Why a filter can't be made; a mistake in the tables.
+pub(crate) type FilterError = seccompiler::BackendError;
+
+impl Filters {
+    /// Compiles the filters of a service.
+    pub(crate) fn of(profile: SeccompProfile) -> Result<Self, FilterError> {
+        let rules = rules(profile)?;
+        let allowed = filter(rules, SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow)?;
+        Ok(Self { allowed, unknown: Some(unknown()?) })
+    }
+
+    /// Compiles the filters of a broker once its namespace is built: it makes sockets and hands them out.
+    pub(crate) fn of_broker() -> Result<Self, FilterError> {
+        let rules = table::BROKER.iter().map(|&call| (call, Vec::new())).collect();
+        let allowed = filter(rules, SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow)?;
+        Ok(Self { allowed, unknown: None })
+    }
+
+    /// Puts this process under the filters, for good. It must have no new privileges.
+    pub(crate) fn apply(&self) -> Result<(), Errno> {
+        [&self.allowed].into_iter().chain(&self.unknown).try_for_each(|program| {
+            seccompiler::apply_filter(program).map_err(|error| match error {
+                seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error) => {
+                    Errno::from_io_error(&error).unwrap_or(Errno::INVAL)
+                }
+                _ => Errno::INVAL,
+            })
+        })
+    }
+}
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+fn filter(rules: Rules, otherwise: SeccompAction, matching: SeccompAction) -> Result<BpfProgram, FilterError> {
+    SeccompFilter::new(rules, otherwise, matching, ARCH)?.try_into()
+}
+
+fn unknown() -> Result<BpfProgram, FilterError> {
+    let calls = table::UNKNOWN.iter().copied().chain(table::NEWER);
+    let rules = calls.map(|call| (call, Vec::new())).collect();
+    filter(rules, SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32))
+}
+
+/// One condition on an `int` argument. The kernel reads its lower half only, so the filter must too: a comparison of
+/// all 64 bits could be passed by with garbage above.
+fn int(argument: u8, op: SeccompCmpOp, value: libc::c_int) -> Result<SeccompCondition, FilterError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, op, u64::from(value as u32))
+}
+
+fn rules(profile: SeccompProfile) -> Result<Rules, FilterError> {
+    use SeccompCmpOp::{Eq, MaskedEq, Ne};
+    let mut rules: Rules = table::ALLOWED.iter().map(|&call| (call, Vec::new())).collect();
+    let mut allow = |call: libc::c_long, alternatives: Vec<Vec<SeccompCondition>>| -> Result<(), FilterError> {
+        let all = alternatives.into_iter().map(SeccompRule::new).collect::<Result<_, _>>()?;
+        rules.insert(call, all);
+        Ok(())
+    };
+    allow(libc::SYS_socket, sockets()?)?;
+    allow(libc::SYS_socketpair, vec![vec![int(0, Eq, libc::AF_UNIX)?]])?;
+    // Typing into a terminal of somebody else's.
+    let terminal = [libc::TIOCSTI, libc::TIOCLINUX].map(|request| int(1, Ne, request as libc::c_int));
+    allow(libc::SYS_ioctl, vec![terminal.into_iter().collect::<Result<_, _>>()?])?;
+    // Without a capability `prlimit` works on any process of the same uid, pid 1 included.
+    allow(libc::SYS_prlimit64, vec![vec![int(0, Eq, 0)?]])?;
+    let personalities = [0, 8, 0x0002_0000, 0x0002_0008, -1].map(|persona| Ok(vec![int(0, Eq, persona)?]));
+    allow(libc::SYS_personality, personalities.into_iter().collect::<Result<_, FilterError>>()?)?;
+    let nested = match profile {
+        SeccompProfile::Service => 0,
+        SeccompProfile::Browser => CHROMIUMS,
+    };
+    let refused = NAMESPACES & !nested;
+    let without = |mask: libc::c_int| int(0, MaskedEq(u64::from(mask as u32)), 0);
+    allow(libc::SYS_clone, vec![vec![without(refused)?]])?;
+    allow(libc::SYS_unshare, vec![vec![without(refused | CLONE_NEWTIME)?]])?;
+    if profile == SeccompProfile::Browser {
+        allow(libc::SYS_chroot, Vec::new())?;
+    }
+    Ok(rules)
+}
+
+/// The sockets of a service: UNIX, TCP and UDP, and the two netlink protocols that libraries ask for addresses and
+/// devices. Every other family or protocol either has no namespace (`AF_VSOCK` leads to the hypervisor) or makes the
+/// kernel load a module for whoever asks.
+fn sockets() -> Result<Vec<Vec<SeccompCondition>>, FilterError> {
+    use SeccompCmpOp::{Eq, MaskedEq};
+    /// The bits of `type` that aren't flags.
+    const TYPE: u64 = 0xf;
+    const NETLINK_KOBJECT_UEVENT: libc::c_int = 15;
+    let mut alternatives = vec![vec![int(0, Eq, libc::AF_UNIX)?]];
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        for (kind, protocol) in [(libc::SOCK_STREAM, libc::IPPROTO_TCP), (libc::SOCK_DGRAM, libc::IPPROTO_UDP)] {
+            for protocol in [0, protocol] {
+                alternatives.push(vec![int(0, Eq, family)?, int(1, MaskedEq(TYPE), kind)?, int(2, Eq, protocol)?]);
+            }
+        }
+    }
+    for protocol in [libc::NETLINK_ROUTE, NETLINK_KOBJECT_UEVENT] {
+        alternatives.push(vec![int(0, Eq, libc::AF_NETLINK)?, int(2, Eq, protocol)?]);
+    }
+    Ok(alternatives)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_profile_compiles_and_lists_nothing_twice() {
+        for profile in [SeccompProfile::Service, SeccompProfile::Browser] {
+            assert!(Filters::of(profile).is_ok());
+        }
+        assert!(Filters::of_broker().is_ok());
+        let allowed: std::collections::BTreeSet<_> = table::ALLOWED.iter().collect();
+        assert_eq!(allowed.len(), table::ALLOWED.len());
+        assert!(
+            table::NEWER
+                .into_iter()
+                .chain(table::UNKNOWN.iter().copied())
+                .all(|call| { !table::ALLOWED.contains(&call) || table::UNKNOWN.contains(&call) })
+        );
+    }
+
+    #[test]
+    fn what_design_names_is_on_no_list() {
+        let service = rules(SeccompProfile::Service).unwrap();
+        for call in table::NEVER {
+            assert!(!service.contains_key(call), "{call}");
+        }
+        assert!(!service.contains_key(&libc::SYS_chroot));
+    }
+}

@@ -1,0 +1,385 @@
+//! The supervisor's handle of the spawner: one request at a time over the control socket; what a child has to say comes
+//! over a socket of its own, so that slow starts don't wait for each other.
+
+use std::{
+    io,
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+    os::unix::process::CommandExt as _,
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use rustix::{
+    net::sockopt::{Timeout, set_socket_timeout},
+    pipe::PipeFlags,
+    process::{Pid, PidfdFlags, Signal},
+};
+
+use crate::{
+    environment::{Environment, sealed},
+    error::SandboxError,
+    kernel,
+    messages::{Create, Exec, Program, Reply, Report, Request, Start},
+    process::ended_within,
+    sandbox::Sandbox,
+    serve::CONTROL_FD,
+    service::Service,
+    spec::{SandboxSpec, ServiceSpec, check_command},
+    uid::MapBy,
+    wire::{self, WireError},
+};
+
+/// The spawner forks and answers; a fork of a small process takes less than a millisecond.
+const REPLY_LIMIT: Duration = Duration::from_secs(10);
+/// A child mounts and execs in a few milliseconds; a host under load, or a slow disk, may need much longer.
+const CHILD_LIMIT: Duration = Duration::from_secs(30);
+/// Killing and reaping everything.
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(10);
+
+/// The hidden command that the spawner is: `main()` calls [`crate::spawner_main`] for it before anything else.
+pub const SPAWNER_COMMAND: &str = "internal-spawner";
+
+/// The process that starts everything else. Clones share it; the last one to go ends it, and with it every sandbox.
+#[derive(Clone, Debug)]
+pub struct Spawner(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    control: Mutex<OwnedFd>,
+    child: Mutex<Child>,
+    pid: u32,
+    pidfd: OwnedFd,
+}
+
+impl Spawner {
+    /// Starts it: this program again, by `/proc/self/exe`, as `agent-env internal-spawner MARKER`.
+    ///
+    /// Call it from the main thread and before an asynchronous runtime exists: the kernel ends the spawner when the
+    /// *thread* that started it ends. `marker`, the deploy's id, stays readable in the command line of every process of
+    /// ours, for [`crate::process::find_processes_of`].
+    ///
+    /// # Errors
+    /// No process or descriptor is left, or `/proc` isn't there.
+    pub fn launch(marker: &str) -> Result<Self, SandboxError> {
+        launch(marker).map(|inner| Self(Arc::new(inner))).map_err(SandboxError::Launch)
+    }
+
+    /// Its pid.
+    pub fn pid(&self) -> u32 {
+        self.0.pid
+    }
+
+    /// Readable when it has ended, and with it every sandbox.
+    pub fn pidfd(&self) -> BorrowedFd<'_> {
+        self.0.pidfd.as_fd()
+    }
+
+    /// Creates a sandbox: namespaces and broker.
+    ///
+    /// # Errors
+    /// The kernel refuses a step; what was made so far is gone again.
+    pub fn create(&self, spec: &SandboxSpec) -> Result<Sandbox, SandboxError> {
+        let name = &spec.name;
+        let (ours, theirs) = wire::pair().map_err(|errno| local(name, "a socket", errno))?;
+        let ids = spec.uid.ids();
+        let create = Create { name: name.clone(), network: spec.network, ids, data: spec.data };
+        let (pid, fds) = self.ask(name, &Request::Create(create), &[theirs.as_fd()])?;
+        drop(theirs);
+        let wire_error = |source| SandboxError::Wire { name: name.clone(), source };
+        let [pidfd] = wire::exactly(fds).map_err(wire_error)?;
+        let Some(pid) = pid_from(pid) else { return Err(SandboxError::Died { name: name.clone() }) };
+        limit_receive(&ours, CHILD_LIMIT).map_err(|errno| local(name, "a socket", errno))?;
+        let ready = match wire::receive(ours.as_fd()) {
+            Ok((Report::Ready, fds)) => wire::exactly(fds).map_err(wire_error),
+            Ok((Report::Failed(failure), _)) => Err(SandboxError::of_failure(name, failure)),
+            Ok((other, _)) => Err(unexpected(name, &other)),
+            Err(WireError::Closed) => Err(SandboxError::Died { name: name.clone() }),
+            Err(source) => Err(wire_error(source)),
+        };
+        let namespaces = ready.inspect_err(|_| {
+            // On its way out by itself, unless it hangs.
+            let _ = rustix::process::pidfd_send_signal(&pidfd, Signal::KILL);
+        })?;
+        Ok(Sandbox {
+            name: name.clone(),
+            network: spec.network,
+            uid: spec.uid.clone(),
+            socket: Mutex::new(ours),
+            pid,
+            pidfd,
+            namespaces,
+        })
+    }
+
+    /// Starts a service in a sandbox; returns when its program runs.
+    ///
+    /// # Errors
+    /// The specification is wrong, something it names isn't there, or the kernel refuses a step; nothing of the service
+    /// is left.
+    pub fn start(
+        &self,
+        sandbox: &Sandbox,
+        spec: &ServiceSpec,
+        environment: &Environment,
+    ) -> Result<Service, SandboxError> {
+        let name = spec.name.to_string();
+        spec.check().map_err(|source| SandboxError::Spec { name: name.clone(), source })?;
+        let contents: Vec<u8> = spec.etc.iter().flat_map(|(_, content)| content).copied().collect();
+        let etc = sealed("etc", &contents).map_err(|source| SandboxError::Local {
+            name: name.clone(),
+            what: "a memory file",
+            source,
+        })?;
+        let program = Program {
+            command: spec.command.clone(),
+            cwd: spec.cwd.clone(),
+            seccomp: spec.seccomp,
+            limits: spec.limits,
+            set_groups: sandbox.uid.ids().by != MapBy::Owner,
+        };
+        let start = Start {
+            program,
+            mounts: spec.mounts.clone(),
+            etc: spec.etc.iter().map(|(path, content)| (path.into(), content.len())).collect(),
+            hostname: spec.hostname.clone(),
+            data: spec.data,
+            tmp_bytes: spec.tmp_bytes,
+            shm_bytes: spec.shm_bytes,
+            home_bytes: spec.home_bytes,
+        };
+        let pipes = Pipes::new(&name)?;
+        let namespaces: Vec<_> = sandbox.namespaces.iter().collect();
+        self.ask(&name, &Request::Start(start), &pipes.theirs(&namespaces, environment, Some(&etc)))?;
+        let (ours, born) = pipes.follow(&name)?;
+        let mut service = ours.service(name, born, &spec.cwd, spec.seccomp, spec.limits);
+        // A service reads nothing: its standard input is a pipe that has ended.
+        service.stdin = None;
+        Ok(service)
+    }
+
+    /// Runs a program beside a service: in its namespaces and root, as its uid, under its filters and limits, but with
+    /// an environment and pipes of its own. It ends with the service at the latest.
+    ///
+    /// # Errors
+    /// As [`Spawner::start`].
+    pub fn exec(
+        &self,
+        sandbox: &Sandbox,
+        service: &Service,
+        command: Vec<String>,
+        environment: &Environment,
+    ) -> Result<Service, SandboxError> {
+        let name = service.name.clone();
+        check_command(&command).map_err(|source| SandboxError::Spec { name: name.clone(), source })?;
+        let Some(inside) = &service.namespaces else { return Err(SandboxError::Died { name }) };
+        let set_groups = sandbox.uid.ids().by != MapBy::Owner;
+        let (cwd, seccomp, limits) = (service.cwd.clone(), service.seccomp, service.limits);
+        let program = Program { command, cwd, seccomp, limits, set_groups };
+        let pipes = Pipes::new(&name)?;
+        let namespaces: Vec<_> = sandbox.namespaces[..2].iter().chain(inside).collect();
+        self.ask(&name, &Request::Exec(Exec { program }), &pipes.theirs(&namespaces, environment, None))?;
+        let (ours, born) = pipes.follow(&name)?;
+        Ok(ours.service(name, born, &service.cwd, seccomp, limits))
+    }
+
+    /// Ends it: it kills whatever it started, waits for that, and ends.
+    ///
+    /// # Errors
+    /// It did not end in time and was killed; the kernel then kills the rest.
+    pub fn shutdown(self) -> Result<(), SandboxError> {
+        self.0.end()
+    }
+
+    fn ask(&self, name: &str, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<(u32, Vec<OwnedFd>), SandboxError> {
+        let gone = |error| match error {
+            WireError::Closed => SandboxError::SpawnerGone,
+            source => SandboxError::Wire { name: name.to_owned(), source },
+        };
+        let control = self.0.control.lock().unwrap_or_else(PoisonError::into_inner);
+        wire::send(control.as_fd(), request, fds).map_err(gone)?;
+        let (reply, fds) = wire::receive::<Reply>(control.as_fd()).map_err(|error| {
+            // A late answer would be taken for the next request's.
+            let _ = rustix::net::shutdown(&*control, rustix::net::Shutdown::Both);
+            gone(error)
+        })?;
+        reply.map(|pid| (pid, fds)).map_err(|failure| SandboxError::of_failure(name, failure))
+    }
+}
+
+fn launch(marker: &str) -> io::Result<Inner> {
+    let (ours, theirs) = wire::pair()?;
+    limit_receive(&ours, REPLY_LIMIT)?;
+    // Whatever else happens, the number is in use from here on, so `Command` doesn't put a pipe of its own there.
+    let _number = rustix::io::fcntl_dupfd_cloexec(&theirs, CONTROL_FD)?;
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("agent-env").arg(SPAWNER_COMMAND).arg(marker).env_clear().current_dir("/");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
+    kernel::give_only(&mut command, theirs, CONTROL_FD);
+    let child = command.spawn()?;
+    // Holds the spawner's end of the socket too.
+    drop(command);
+    let pid = pid_from(child.id()).ok_or(io::ErrorKind::InvalidData)?;
+    let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
+    Ok(Inner { control: Mutex::new(ours), pid: child.id(), child: Mutex::new(child), pidfd })
+}
+
+impl Inner {
+    fn end(&self) -> Result<(), SandboxError> {
+        let control = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = rustix::net::shutdown(&*control, rustix::net::Shutdown::Both);
+        drop(control);
+        let in_time = ended_within(self.pidfd.as_fd(), SHUTDOWN_LIMIT);
+        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        if !in_time {
+            let _ = child.kill();
+        }
+        let _ = child.wait();
+        let name = "spawner".to_owned();
+        if in_time { Ok(()) } else { Err(SandboxError::Wire { name, source: WireError::TimedOut }) }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+/// The pipes and sockets of one start: our ends and the child's.
+struct Pipes {
+    ours: Ours,
+    status: OwnedFd,
+    theirs: [OwnedFd; 5],
+}
+
+struct Ours {
+    stdin: OwnedFd,
+    stdout: OwnedFd,
+    stderr: OwnedFd,
+    exit: OwnedFd,
+}
+
+/// What a child has said about itself by the time it runs.
+struct Born {
+    pid: Pid,
+    pidfd: OwnedFd,
+    namespaces: Option<[OwnedFd; 5]>,
+}
+
+impl Pipes {
+    fn new(name: &str) -> Result<Self, SandboxError> {
+        let make = || -> rustix::io::Result<Self> {
+            let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
+            let ((stdin_theirs, stdin), (stdout, stdout_theirs)) = (pipe()?, pipe()?);
+            let ((stderr, stderr_theirs), (exit, exit_theirs)) = (pipe()?, pipe()?);
+            for fd in [&stdin, &stdout, &stderr, &exit] {
+                // Of our ends alone: a program may not expect it of its standard streams.
+                rustix::io::ioctl_fionbio(fd, true)?;
+            }
+            let (status, status_theirs) = wire::pair()?;
+            limit_receive(&status, CHILD_LIMIT)?;
+            let theirs = [stdin_theirs, stdout_theirs, stderr_theirs, status_theirs, exit_theirs];
+            Ok(Self { ours: Ours { stdin, stdout, stderr, exit }, status, theirs })
+        };
+        make().map_err(|errno| local(name, "a pipe", errno))
+    }
+
+    /// In the order that the spawner takes them apart.
+    fn theirs<'a>(
+        &'a self,
+        namespaces: &'a [&'a OwnedFd],
+        environment: &'a Environment,
+        etc: Option<&'a OwnedFd>,
+    ) -> Vec<BorrowedFd<'a>> {
+        let [stdin, stdout, stderr, status, exit] = &self.theirs;
+        let fd = |fd: &'a OwnedFd| fd.as_fd();
+        let mut fds: Vec<_> = namespaces.iter().map(|namespace| namespace.as_fd()).collect();
+        fds.extend([stdin, stdout, stderr].map(fd));
+        fds.push(environment.as_fd());
+        fds.extend([status, exit].map(fd));
+        fds.extend(etc.map(fd));
+        fds
+    }
+
+    /// Listens to the child until it has become its program.
+    fn follow(self, name: &str) -> Result<(Ours, Born), SandboxError> {
+        let Self { ours, status, theirs } = self;
+        drop(theirs);
+        let name = || name.to_owned();
+        let wire_error = |source| SandboxError::Wire { name: name(), source };
+        let (mut child, mut namespaces, mut executing) = (None, None, false);
+        let outcome = loop {
+            match wire::receive(status.as_fd()) {
+                Ok((Report::Cloned(pid), fds)) => match wire::exactly(fds) {
+                    Ok([pidfd]) => child = pid_from(pid).map(|pid| (pid, pidfd)),
+                    Err(source) => break Err(wire_error(source)),
+                },
+                Ok((Report::Namespaces, fds)) => match wire::exactly(fds) {
+                    Ok(fds) => namespaces = Some(fds),
+                    Err(source) => break Err(wire_error(source)),
+                },
+                Ok((Report::Executing, _)) => executing = true,
+                Ok((Report::Failed(failure), _)) => break Err(SandboxError::of_failure(&name(), failure)),
+                Ok((other, _)) => break Err(unexpected(&name(), &other)),
+                Err(WireError::Closed) if executing => break Ok(()),
+                Err(WireError::Closed) => break Err(SandboxError::Died { name: name() }),
+                Err(source) => break Err(wire_error(source)),
+            }
+        };
+        match (outcome, child) {
+            (Ok(()), Some((pid, pidfd))) => Ok((ours, Born { pid, pidfd, namespaces })),
+            (Ok(()), None) => Err(SandboxError::Died { name: name() }),
+            (Err(error), child) => {
+                if let Some((_, pidfd)) = child {
+                    let _ = rustix::process::pidfd_send_signal(&pidfd, Signal::KILL);
+                    ended_within(pidfd.as_fd(), CHILD_LIMIT);
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Ours {
+    fn service(
+        self,
+        name: String,
+        born: Born,
+        cwd: &std::path::Path,
+        seccomp: crate::spec::SeccompProfile,
+        limits: crate::spec::Limits,
+    ) -> Service {
+        Service {
+            stdin: Some(self.stdin),
+            stdout: Some(self.stdout),
+            stderr: Some(self.stderr),
+            name,
+            pid: born.pid,
+            pidfd: born.pidfd,
+            exit: self.exit,
+            ended: Mutex::new(None),
+            namespaces: born.namespaces,
+            cwd: cwd.to_owned(),
+            seccomp,
+            limits,
+        }
+    }
+}
+
+fn pid_from(pid: u32) -> Option<Pid> {
+    i32::try_from(pid).ok().and_then(Pid::from_raw)
+}
+
+fn limit_receive(socket: &OwnedFd, limit: Duration) -> rustix::io::Result<()> {
+    set_socket_timeout(socket, Timeout::Recv, Some(limit))
+}
+
+fn local(name: &str, what: &'static str, errno: rustix::io::Errno) -> SandboxError {
+    SandboxError::Local { name: name.to_owned(), what, source: errno.into() }
+}
+
+fn unexpected(name: &str, report: &Report) -> SandboxError {
+    tracing::error!(name, ?report, "an unexpected report");
+    SandboxError::Died { name: name.to_owned() }
+}

@@ -1,0 +1,3 @@
+//! The sandbox, for real: namespaces, mounts, filters.
+
+fn main() {}
