@@ -38,6 +38,7 @@ mod action;
 mod archive;
 mod check;
 mod collect;
+mod control_deploys;
 mod deploys;
 mod event;
 mod file;
@@ -56,6 +57,7 @@ mod strays;
 pub use action::{Action, Check, DeployEnv, DeployStep, Program, Step, StepKind, Task};
 pub use archive::{ArchiveError, export_run, import_run};
 pub use check::{Expectation, Pointer, PointerError, Test, ValueAt};
+pub use control_deploys::{ControlDeploys, MakeDeploys};
 pub use deploys::{DeployRequest, Deploys, PlannedDeploy, PlannedLiveWebsite};
 pub use event::{Answer, Event, Events, StepProgress, Stream, Work};
 pub use file::{Place, Problem, Problems, TaskFileError, load_task, parse_task};
@@ -66,6 +68,6 @@ pub use record::{
     RunnerRecord, StepRecord, StepState, TeardownRecord,
 };
 pub use run_log::{LogError, NewFile, RunLog};
-pub use runner::{Recovered, RunError, Runner};
+pub use runner::{Recovered, RunError, Runner, abandoned_runs};
 pub use stop::{Stop, StopSender, stop};
 pub use store_log::StoreLog;

@@ -78,6 +78,11 @@ impl RunDir {
         }
     }
 
+    /// Whether files of steps are left that are not stored.
+    pub(crate) fn has_files(&self) -> bool {
+        ["output", "logs"].iter().any(|folder| self.0.join(folder).exists())
+    }
+
     /// Takes the lock; `None` where somebody lives.
     pub(crate) fn lock(&self) -> io::Result<Option<RunLock>> {
         let path = self.lock_file();

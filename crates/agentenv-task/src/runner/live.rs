@@ -233,7 +233,12 @@ impl<'a> Live<'a> {
         }
     }
 
+    /// Says and records a warning, once.
     pub fn warn(&mut self, step: Option<usize>, message: String) {
+        let warnings = step.map_or(&self.record.warnings, |step| &self.record.steps[step].warnings);
+        if warnings.contains(&message) {
+            return;
+        }
         self.runner.events.send(&Event::Warning { time: Timestamp::now(), step, message: message.clone() });
         match step {
             Some(step) => self.record.steps[step].warnings.push(message),

@@ -24,7 +24,7 @@ use crate::{
 };
 use live::Live;
 
-pub use recover::Recovered;
+pub use recover::{Recovered, abandoned_runs};
 
 /// Runs tasks and tidies up after runs whose runner died.
 #[derive(Clone)]
