@@ -123,10 +123,8 @@ impl Home {
     /// Checks that no process works for this home, and nothing is mounted in it.
     #[track_caller]
     pub fn assert_idle(&self) {
-        let marker = format!("AGENTENV_HOME={}", self.path().display());
         crate::eventually("every process of this home is gone", crate::PATIENCE, || {
-            let left = crate::Processes::all().with_environment(&marker, &program());
-            left.is_empty().then_some(())
+            crate::Processes::all().of_home(self.path(), &program()).is_empty().then_some(())
         });
         let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mountinfo is readable");
         let folder = self.path().display().to_string();

@@ -113,12 +113,16 @@ impl Processes {
         }
     }
 
-    /// Those that run this program with this in their environment.
-    pub fn with_environment(&self, marker: &str, program: &Path) -> Vec<Process> {
-        let program = program.display().to_string();
+    /// Those that run this program for this home: named in their arguments or in their environment.
+    pub fn of_home(&self, home: &Path, program: &Path) -> Vec<Process> {
+        let (home, program) = (home.display().to_string(), program.display().to_string());
+        let marker = format!("AGENTENV_HOME={home}");
         let ours = |process: &&Process| {
-            process.program().is_some_and(|file| file.starts_with(&program))
-                && process.environment().is_some_and(|text| text.split('\0').any(|variable| variable == marker))
+            let arguments = process.arguments();
+            // Where a process guards its memory, its program and environment are closed to its own user too.
+            let runs_it = process.program().map_or(arguments.contains("internal-"), |file| file.starts_with(&program));
+            let names_it = || process.environment().is_some_and(|text| text.split('\0').any(|one| one == marker));
+            runs_it && process.state != 'Z' && (arguments.contains(&home) || names_it())
         };
         self.iter().filter(ours).cloned().collect()
     }

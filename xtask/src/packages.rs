@@ -13,7 +13,6 @@ pub const DEMO: &[&str] = &[
     "fonts-noto-color-emoji",
     "gcc",
     "libc6-dev",
-    "libnss3-tools",
     "python3",
     "python3-pip",
     "python3-venv",
