@@ -183,8 +183,11 @@ impl ControlClient {
     }
 
     fn broken(&self, error: &dyn std::fmt::Display) -> ControlError {
-        ControlError::infrastructure(format!("the deploy in {} broke off its answer: {error}", self.dir.path().display()))
-            .hint(LOOK)
+        ControlError::infrastructure(format!(
+            "the deploy in {} broke off its answer: {error}",
+            self.dir.path().display()
+        ))
+        .hint(LOOK)
     }
 }
 
@@ -217,13 +220,15 @@ async fn write_all(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> Result<(
         to.write_all(bytes).await?;
         to.flush().await
     };
-    write
-        .await
-        .map_err(|error: io::Error| ControlError::infrastructure(format!("the command's output cannot be written: {error}")))
+    write.await.map_err(|error: io::Error| {
+        ControlError::infrastructure(format!("the command's output cannot be written: {error}"))
+    })
 }
 
 async fn read_error(response: http::Response<hyper::body::Incoming>) -> ControlError {
     let status = response.status();
     let body = Limited::new(response.into_body(), ANSWER_LIMIT).collect().await;
-    body.ok().and_then(|body| serde_json::from_slice(&body.to_bytes()).ok()).unwrap_or_else(|| ControlError::infrastructure(format!("the deploy answered {status}")).hint(LOOK))
+    body.ok()
+        .and_then(|body| serde_json::from_slice(&body.to_bytes()).ok())
+        .unwrap_or_else(|| ControlError::infrastructure(format!("the deploy answered {status}")).hint(LOOK))
 }

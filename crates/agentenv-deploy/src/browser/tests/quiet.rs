@@ -1,0 +1,107 @@
+//! What the browser does unasked: nothing that reaches a socket.
+
+use serde_json::json;
+use tokio::net::UdpSocket;
+
+use super::{
+    chromium::{LIMIT, Running},
+    site::{HOSTS, Internet},
+    tabs::evaluate,
+    urls,
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_browser_never_calls_home() {
+    let internet = Internet::start().await;
+    let mut running = Running::start(&internet).await;
+    // Forms, passwords, errors and new tabs are what calls home are made about.
+    for path in ["", "account", "nothing-here", "late", "episode"] {
+        let tabs: Vec<String> = HOSTS.iter().map(|host| format!("https://{host}/{path}")).collect();
+        running.browser.open_start_tabs(&tabs, LIMIT).await.unwrap();
+    }
+    running.close().await;
+    let strange: Vec<String> =
+        internet.log().into_iter().filter(|line| !HOSTS.iter().any(|host| line.contains(host))).collect();
+    assert_eq!(strange, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_policy_is_known_to_the_browser() {
+    let internet = Internet::start().await;
+    let mut running = Running::start(&internet).await;
+    running.browser.open_start_tabs(&urls(&["chrome://policy/"]), LIMIT).await.unwrap();
+    let client = running.client().await;
+    let names = "(async () => {
+        const { sendWithPromise } = await import('chrome://resources/js/cr.js');
+        const { policyValues } = await sendWithPromise('listenPoliciesUpdates').catch(() => ({})) ?? {};
+        return policyValues;
+    })()";
+    let _ = names;
+    let rows = "[...document.querySelectorAll('*')].length";
+    println!("{}", evaluate(&client, "chrome://policy/", rows).await);
+    running.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_41_webrtc_sends_no_udp() {
+    let stun = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let port = stun.local_addr().unwrap().port();
+    let gather = format!(
+        "new Promise(done => {{
+            const peer = new RTCPeerConnection({{ iceServers: [{{ urls: 'stun:127.0.0.1:{port}' }}] }});
+            const candidates = [];
+            peer.onicecandidate = event => event.candidate ? candidates.push(event.candidate.candidate) : done(candidates);
+            peer.createDataChannel('x');
+            peer.createOffer().then(offer => peer.setLocalDescription(offer));
+        }})"
+    );
+    let internet = Internet::start().await;
+    let mut heard = Vec::new();
+    for policy_on in [false, true] {
+        let mut running = Running::start_with(&internet, |launch| {
+            if !policy_on {
+                let (_, policy) = &mut launch.etc[0];
+                let text = std::str::from_utf8(policy).unwrap().replace("disable_non_proxied_udp", "default");
+                *policy = text.into_bytes();
+            }
+        })
+        .await;
+        running.browser.open_start_tabs(&urls(&["https://shop.test/"]), LIMIT).await.unwrap();
+        let client = running.client().await;
+        evaluate(&client, "https://shop.test/", &gather).await;
+        heard.push(stun.try_recv(&mut [0; 1500]).is_ok());
+        while stun.try_recv(&mut [0; 1500]).is_ok() {}
+        running.close().await;
+    }
+    // Without the policy it does: the test can fail.
+    assert_eq!(heard, [true, false]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_92_a_page_cannot_read_devtools() {
+    let internet = Internet::start().await;
+    let mut running = Running::start(&internet).await;
+    running.browser.open_start_tabs(&urls(&["https://shop.test/", "http://tracker.test/"]), LIMIT).await.unwrap();
+    let client = running.client().await;
+    let port = running.port;
+    let probe = format!(
+        "Promise.all([
+            fetch('http://127.0.0.1:{port}/json/version').then(r => r.text(), () => 'refused'),
+            fetch('http://localhost:{port}/json/version', {{ mode: 'no-cors' }}).then(r => r.type + r.status, () => 'refused'),
+            new Promise(done => {{
+                const socket = new WebSocket('ws://127.0.0.1:{port}/devtools/browser/x');
+                socket.onopen = () => done('open');
+                socket.onerror = () => done('refused');
+            }}),
+        ])"
+    );
+    for url in ["https://shop.test/", "http://tracker.test/"] {
+        let seen = evaluate(&client, url, &probe).await;
+        assert_eq!((&seen[0], &seen[2]), (&json!("refused"), &json!("refused")), "{seen}");
+        // At most an answer that can't be read: the forward port's own refusal.
+        assert!([json!("refused"), json!("opaque0")].contains(&seen[1]), "{seen}");
+    }
+    // Each attempt came to the forward port, none to DevTools.
+    assert!(internet.log().iter().any(|line| line.contains("127.0.0.1") || line.contains("localhost")));
+    running.close().await;
+}

@@ -1,0 +1,132 @@
+//! Bounded logs of services: what they print is masked, cut and kept in two files that take turns.
+
+use std::{
+    collections::VecDeque,
+    fs::File,
+    io::{self, Write as _},
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use secrecy::{ExposeSecret, SecretString};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, BufReader},
+    net::unix::pipe,
+};
+
+/// A log file's size before the other one's turn: enough for an afternoon's access log, small beside a deploy's memory.
+const FILE_LIMIT: u64 = 1 << 20;
+/// A longer line is cut, so that one endless line grows nothing.
+const LINE_LIMIT: u64 = 8 << 10;
+/// How many last lines an error shows.
+const LAST_LINES: usize = 12;
+
+/// One service's log.
+#[derive(Clone)]
+pub(crate) struct ServiceLog(Arc<Inner>);
+
+struct Inner {
+    path: PathBuf,
+    secrets: Vec<SecretString>,
+    state: Mutex<State>,
+}
+
+struct State {
+    file: Option<File>,
+    written: u64,
+    last: VecDeque<String>,
+}
+
+impl ServiceLog {
+    /// Makes the log `NAME.log` in the folder; none of the secrets will be in it.
+    pub(crate) fn new(folder: &Path, name: &str, secrets: Vec<SecretString>) -> Self {
+        let secrets = secrets.into_iter().filter(|secret| !secret.expose_secret().is_empty()).collect();
+        let path = folder.join(format!("{}.log", name.replace('/', ".")));
+        Self(Arc::new(Inner { path, secrets, state: Mutex::new(State { file: None, written: 0, last: VecDeque::new() }) }))
+    }
+
+    /// Follows a pipe until its end.
+    pub(crate) fn follow(&self, pipe: OwnedFd) -> io::Result<()> {
+        let mut reader = BufReader::new(pipe::Receiver::from_owned_fd(pipe)?);
+        let log = self.clone();
+        tokio::spawn(async move {
+            let mut line = Vec::new();
+            loop {
+                line.clear();
+                match (&mut reader).take(LINE_LIMIT).read_until(b'\n', &mut line).await {
+                    Ok(0) | Err(_) => return,
+                    Ok(_) => log.write(&String::from_utf8_lossy(&line)),
+                }
+            }
+        });
+        Ok(())
+    }
+
+    /// Writes a line.
+    pub(crate) fn write(&self, line: &str) {
+        let mut line = line.trim_end_matches(['\n', '\r']).to_owned();
+        for secret in &self.0.secrets {
+            if line.contains(secret.expose_secret()) {
+                line = line.replace(secret.expose_secret(), "…");
+            }
+        }
+        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.last.len() == LAST_LINES {
+            state.last.pop_front();
+        }
+        state.last.push_back(line.clone());
+        // A full disk costs log lines, never the deploy.
+        if let Err(error) = self.append(&mut state, &line) {
+            tracing::debug!(%error, path = %self.0.path.display(), "log line lost");
+        }
+    }
+
+    fn append(&self, state: &mut State, line: &str) -> io::Result<()> {
+        if state.written >= FILE_LIMIT {
+            std::fs::rename(&self.0.path, self.0.path.with_extension("log.1"))?;
+            *state = State { file: None, written: 0, last: std::mem::take(&mut state.last) };
+        }
+        let file = match &mut state.file {
+            Some(file) => file,
+            None => state.file.insert(File::options().create(true).append(true).open(&self.0.path)?),
+        };
+        file.write_all(format!("{line}\n").as_bytes())?;
+        state.written += line.len() as u64 + 1;
+        Ok(())
+    }
+
+    /// The last lines.
+    pub(crate) fn last(&self) -> Vec<String> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner).last.iter().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn row_58_secrets_are_masked() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = ServiceLog::new(folder.path(), "shop/server", vec!["hunter2".into(), String::new().into()]);
+        log.write("password hunter2, again hunter2\n");
+        assert_eq!(log.last(), ["password …, again …"]);
+        assert_eq!(std::fs::read_to_string(folder.path().join("shop.server.log")).unwrap(), "password …, again …\n");
+    }
+
+    #[test]
+    fn row_61_a_log_never_grows_past_two_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = ServiceLog::new(folder.path(), "shop/server", Vec::new());
+        let line = "x".repeat(8000);
+        for _ in 0..600 {
+            log.write(&line);
+        }
+        let sizes: Vec<u64> =
+            std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).collect();
+        assert_eq!(sizes.len(), 2);
+        assert!(sizes.iter().all(|size| *size <= FILE_LIMIT + 8001), "{sizes:?}");
+        assert_eq!(log.last().len(), LAST_LINES);
+    }
+}

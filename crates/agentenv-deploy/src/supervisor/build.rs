@@ -1,0 +1,320 @@
+//! Makes a deploy from its plan, from top to bottom.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::{self, Write as _},
+    net::{Ipv4Addr, TcpListener},
+    os::unix::fs::OpenOptionsExt as _,
+    path::Path,
+    sync::Arc,
+    time::Instant,
+};
+
+use agentenv_model::unclaimed_tabs;
+use agentenv_net::{AddressBook, Authority, BrowserNet, BrowserSockets, Gateway, Limits, Role, SiteTable, Sites, Website};
+use agentenv_protocol::{
+    AgentCard, AgentToken, ControlToken, ExitCode, HostName, HostPattern,
+    control::{BrowserInfo, ControlError, DeployInfo, DeployState, SiteTableEntry, WebsiteInfo},
+};
+use agentenv_sandbox::{SandboxError, SandboxSpec, Spawner, Uid, UidAllocator};
+use futures_util::future::{join, try_join_all};
+
+use super::{
+    Prepared, Starter,
+    browser::BrowserBox,
+    control,
+    deploy::{Deploy, Down},
+    dial::Dialer,
+    own_program, pod::Pod, probe,
+    sockets::Sockets,
+    specs::Host,
+};
+use crate::{DeployDir, browser::font_cache, denied::Denied};
+
+/// Runs browsers without the forward port, so that they use names and addresses as other programs do: for the project's own
+/// tests of the placed sockets.
+const NO_PROXY_VARIABLE: &str = "AGENTENV_TEST_BROWSER_NO_PROXY";
+
+/// What every part of a deploy is made with.
+pub(crate) struct Context {
+    pub(crate) dir: DeployDir,
+    pub(crate) starter: Arc<Starter>,
+    pub(crate) spawner: Spawner,
+    pub(crate) host: Host,
+    pub(crate) variables: BTreeMap<String, String>,
+    pub(crate) dialer: Arc<Dialer>,
+    pub(crate) authority: Arc<Authority>,
+    pub(crate) fonts: Vec<(String, Vec<u8>)>,
+    pub(crate) browser_proxy: bool,
+    pub(crate) down: Down,
+    uids: UidAllocator,
+}
+
+impl Context {
+    /// Claims a uid for a sandbox.
+    pub(crate) fn uid(&self) -> Result<Uid, ControlError> {
+        self.uids.allocate().map_err(|error| self.sandbox_error(&error))
+    }
+
+    /// Makes a sandbox, off the runtime's own threads.
+    pub(crate) async fn create(&self, spec: SandboxSpec) -> Result<Sockets, ControlError> {
+        let spawner = self.spawner.clone();
+        let created = tokio::task::spawn_blocking(move || spawner.create(&spec)).await;
+        let sandbox = created
+            .map_err(|error| ControlError::infrastructure(format!("a sandbox could not be made: {error}")))?
+            .map_err(|error| self.sandbox_error(&error))?;
+        let sockets = Sockets::new(sandbox);
+        self.down.sandbox(&sockets);
+        Ok(sockets)
+    }
+
+    /// An error of the sandbox as the deploy's.
+    pub(crate) fn sandbox_error(&self, error: &SandboxError) -> ControlError {
+        let exit = match error {
+            SandboxError::ProgramMissing { .. }
+            | SandboxError::InterpreterMissing { .. }
+            | SandboxError::ProgramRefused { .. }
+            | SandboxError::Spec { .. } => ExitCode::Refused,
+            _ => ExitCode::Infrastructure,
+        };
+        ControlError::new(exit, error.to_string()).hint(error.hint().unwrap_or_else(|| "see `agent-env doctor`".to_owned()))
+    }
+}
+
+/// Makes everything, and returns once every site is ready and every start tab loaded.
+pub(crate) async fn build(prepared: Prepared, down: &Down) -> Result<Arc<Deploy>, ControlError> {
+    let began = Instant::now();
+    let Prepared { dir, record, input, spawner, starter } = prepared;
+    let (context, control) = begin(dir, input.trees, input.variables, spawner, starter, down)?;
+    let plan = input.plan;
+    // Sites and browsers start side by side: neither needs the other yet.
+    let pods = try_join_all(plan.websites.iter().map(|website| Pod::start(&context, website.clone())));
+    let browsers = try_join_all(plan.browsers.iter().map(|browser| BrowserBox::start(&context, browser.clone())));
+    let (pods, browsers) = first_error(pods, browsers).await?;
+    let names = Names::new(&pods)?;
+    names.check_tabs(&browsers)?;
+    let sites = names.sites(&context, &pods);
+    let denied = Arc::new(Denied::new(context.dir.denied()));
+    let mut boxes = Vec::new();
+    for (browser, sockets) in browsers {
+        let net = BrowserNet {
+            sandbox: browser.name().clone(),
+            table: Arc::clone(&names.table),
+            book: Arc::clone(&names.book),
+            authority: Arc::clone(&context.authority),
+            sites: Arc::clone(&sites),
+            denied: Arc::clone(&denied) as _,
+        };
+        down.net(browser.serve(net, sockets)?);
+        boxes.push(browser);
+    }
+    let gateway = names.gateway(&context, &pods, &boxes, Arc::clone(&sites))?;
+    let (probed, tabs) = join(
+        probe::all(&context, &pods, &boxes, &names.first_names()),
+        try_join_all(boxes.iter().map(BrowserBox::open_tabs)),
+    )
+    .await;
+    probed?;
+    tabs?;
+    denied.probed();
+    let mut record = record;
+    let info = info(&record, &plan.warnings, &context, &names, &pods, &boxes, &gateway, began);
+    record.state = DeployState::Ready;
+    record.info = Some(info.clone());
+    context.dir.save(&record).map_err(|error| ControlError::infrastructure(error.to_string()))?;
+    let deploy = Arc::new(Deploy::new(context, record, info, pods, boxes, sites, gateway, denied));
+    down.control(tokio::spawn(control::serve(control, Arc::clone(&deploy))));
+    Ok(deploy)
+}
+
+/// The end of whichever fails first: what the other would have become is not waited for.
+async fn first_error<A, B>(
+    a: impl Future<Output = Result<A, ControlError>>,
+    b: impl Future<Output = Result<B, ControlError>>,
+) -> Result<(A, B), ControlError> {
+    futures_util::try_join!(a, b)
+}
+
+/// Makes what needs neither sandbox nor site: tokens, authority, control socket.
+fn begin(
+    dir: DeployDir,
+    trees: BTreeMap<String, std::path::PathBuf>,
+    variables: BTreeMap<String, String>,
+    spawner: Spawner,
+    starter: Arc<Starter>,
+    down: &Down,
+) -> Result<(Context, tokio::net::UnixListener), ControlError> {
+    let failed = |what: &str, error: &dyn std::fmt::Display| {
+        ControlError::infrastructure(format!("{what} cannot be made: {error}"))
+    };
+    let authority = Authority::new().map_err(|error| failed("the certificate authority", &error))?;
+    fs::write(dir.ca(), authority.ca_pem()).map_err(|error| failed("ca.pem", &error))?;
+    let control = control::bind(&dir).map_err(|error| failed("control.sock", &error))?;
+    let program = own_program().map_err(|error| failed("the path of this program", &error))?;
+    let context = Context {
+        starter,
+        spawner,
+        host: Host { trees, program },
+        browser_proxy: std::env::var_os(NO_PROXY_VARIABLE).is_none(),
+        variables,
+        dialer: Arc::clone(&down.dialer),
+        authority: Arc::new(authority),
+        fonts: font_cache(),
+        down: down.clone(),
+        uids: UidAllocator::detect(),
+        dir,
+    };
+    Ok((context, control))
+}
+
+/// The names of the deploy, once every card is known.
+pub(crate) struct Names {
+    table: Arc<SiteTable>,
+    book: Arc<AddressBook>,
+    /// Patterns by website, in the order of the plan.
+    domains: Vec<Vec<HostPattern>>,
+}
+
+impl Names {
+    fn new(pods: &[Pod]) -> Result<Self, ControlError> {
+        let domains: Vec<Vec<HostPattern>> = pods.iter().map(|pod| pod.domains.clone()).collect();
+        // Claims again (ENV-8): a card may have brought names that put did not know.
+        let claims: Vec<agentenv_model::Claim> = pods
+            .iter()
+            .flat_map(|pod| {
+                agentenv_model::claims_of(pod.name(), pod.website.live, &pod.domains, &pod.website.allow_hosts)
+            })
+            .collect();
+        if let Some((a, b)) = agentenv_model::check_claims(&claims).first() {
+            let message = format!("websites `{}` and `{}` both claim `{}`", a.owner, b.owner, a.pattern);
+            return Err(ControlError::new(ExitCode::Refused, message).hint("give one of them another name, and put it again"));
+        }
+        let entries = pods.iter().zip(&domains).flat_map(|(pod, domains)| {
+            domains.iter().map(|pattern| SiteTableEntry { pattern: pattern.clone(), website: pod.name().clone() })
+        });
+        let table = Arc::new(SiteTable::new(entries));
+        Ok(Self { book: Arc::new(AddressBook::new(&table)), table, domains })
+    }
+
+    /// Start tabs only where a website answers (ENV-9).
+    fn check_tabs(&self, browsers: &[(BrowserBox, BrowserSockets)]) -> Result<(), ControlError> {
+        let claimed: Vec<HostPattern> = self.domains.iter().flatten().cloned().collect();
+        for (browser, _) in browsers {
+            if let Some(tab) = unclaimed_tabs(&browser.plan.start_tabs, &claimed).first() {
+                let message =
+                    format!("start tab `{}` of browser `{}` is at `{}`, which no website claims", tab.url(), browser.name(), tab.host());
+                return Err(ControlError::new(ExitCode::Refused, message)
+                    .hint("add a website that has the name, or open another tab"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The first exact name of each website, which its pages take as their own.
+    fn host_of(&self, index: usize) -> Option<HostName> {
+        let exact = |pattern: &HostPattern| match pattern {
+            HostPattern::Exact(name) => Some(name.clone()),
+            HostPattern::Below(_) => None,
+        };
+        self.domains.get(index)?.iter().find_map(exact)
+    }
+
+    fn first_names(&self) -> Vec<String> {
+        (0..self.domains.len()).filter_map(|index| self.host_of(index)).map(|name| name.to_string()).collect()
+    }
+
+    fn sites(&self, context: &Context, pods: &[Pod]) -> Arc<Sites> {
+        let websites = pods.iter().enumerate().map(|(index, pod)| {
+            let frontend = pod.website.service(agentenv_model::Role::Frontend).is_some();
+            let pages = if frontend { Role::Frontend } else { Role::Server };
+            Website { name: pod.name().clone(), pages: (!pod.website.live).then_some(pages), host: self.host_of(index) }
+        });
+        Sites::new(Arc::clone(&context.dialer) as _, Limits::default(), websites.collect::<Vec<_>>())
+    }
+
+    fn gateway(
+        &self,
+        context: &Context,
+        pods: &[Pod],
+        browsers: &[BrowserBox],
+        sites: Arc<Sites>,
+    ) -> Result<Arc<Gateway>, ControlError> {
+        let failed = |error: io::Error| ControlError::infrastructure(format!("the gateway cannot be started: {error}"));
+        let control = ControlToken::random();
+        write_secret(&context.dir.control_token(), control.expose()).map_err(failed)?;
+        let card = AgentCard::new(
+            "agent-env",
+            "The gateway of a deploy of web environments",
+            env!("CARGO_PKG_VERSION"),
+            "http://127.0.0.1/",
+            Vec::new(),
+        );
+        let mut builder = Gateway::builder(control, AgentToken::random(), sites, Arc::clone(&self.table)).card(card);
+        for (index, pod) in pods.iter().enumerate() {
+            builder = builder.service(pod.name().clone(), pod.key.clone());
+            if let Some(host) = self.host_of(index).filter(|_| !pod.website.live) {
+                builder = builder.website(pod.name().clone(), host);
+            }
+        }
+        for browser in browsers {
+            builder = builder.browser(browser.plan.name.clone());
+        }
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
+        let gateway = Arc::new(builder.spawn(listener).map_err(failed)?);
+        context.down.gateway(&gateway);
+        Ok(gateway)
+    }
+
+    fn urls(&self, index: usize) -> Vec<String> {
+        let patterns = self.domains.get(index).map(Vec::as_slice).unwrap_or_default();
+        patterns.iter().map(|pattern| format!("https://{pattern}/")).collect()
+    }
+}
+
+fn write_secret(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = File::options().create_new(true).write(true).mode(0o600).open(path)?;
+    writeln!(file, "{text}")
+}
+
+#[expect(clippy::too_many_arguments, reason = "it gathers one object from every part, and is called once")]
+fn info(
+    record: &crate::DeployRecord,
+    warnings: &[String],
+    context: &Context,
+    names: &Names,
+    pods: &[Pod],
+    browsers: &[BrowserBox],
+    gateway: &Gateway,
+    began: Instant,
+) -> DeployInfo {
+    let website = |(index, pod): (usize, &Pod)| WebsiteInfo {
+        name: pod.name().clone(),
+        urls: names.urls(index),
+        browse_url: gateway.browse_url(pod.name()),
+        live: pod.website.live,
+    };
+    let browser = |browser: &BrowserBox| BrowserInfo {
+        name: browser.plan.name.clone(),
+        cdp_url: gateway.cdp_url(&browser.plan.name),
+    };
+    let mut warnings = warnings.to_vec();
+    if let agentenv_sandbox::UidMode::Single { reason } = context.uids.mode() {
+        warnings.push(format!("all sandboxes share one uid and can exhaust each other's per-uid limits: {reason}"));
+    }
+    DeployInfo {
+        deploy: record.deploy.clone(),
+        name: record.name.clone(),
+        env: record.env.clone(),
+        provider: record.provider.clone(),
+        gateway_url: gateway.url(),
+        ca_file: context.dir.ca().display().to_string(),
+        live: record.live,
+        websites: pods.iter().enumerate().map(website).collect(),
+        browsers: browsers.iter().map(browser).collect(),
+        computers: Vec::new(),
+        captures: Vec::new(),
+        warnings,
+        ready_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+    }
+}

@@ -1,0 +1,213 @@
+//! Serves `control.sock`: the control API of `agentenv_protocol::control`, to processes of the same user and root only.
+
+use std::{
+    io,
+    os::fd::{AsRawFd, OwnedFd},
+    sync::Arc,
+};
+
+use agentenv_protocol::{
+    ExitCode,
+    control::{
+        CloseRequest, ControlError, DeniedEntry, DeployStatus, ExecFrame, ExecRequest, GetRequest, LoadRequest,
+        ResetReport, SignInReport, SignInRequest,
+    },
+};
+use axum::{
+    Json, Router,
+    extract::{DefaultBodyLimit, Request, State},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use http::{StatusCode, header};
+use hyper_util::{rt::TokioIo, service::TowerToHyperService};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{UnixListener, UnixStream, unix::pipe},
+    sync::mpsc,
+};
+
+use super::deploy::Deploy;
+use crate::{
+    DeployDir,
+    client::{open_folder, read_frame},
+};
+
+/// What `data/load` may take: as much as a site's own limit.
+const BODY_LIMIT: usize = 256 << 20;
+/// Frames of a command's output on their way to a slow reader.
+const FRAMES: usize = 16;
+
+type Answer<T> = Result<Json<T>, Failed>;
+
+/// Binds the socket; its folder is 0700, so only this user comes near it.
+pub(crate) fn bind(dir: &DeployDir) -> io::Result<UnixListener> {
+    // By a descriptor of the folder: its path may be longer than a socket address holds.
+    let folder = open_folder(dir)?;
+    UnixListener::bind(format!("/proc/self/fd/{}/control.sock", folder.as_raw_fd()))
+}
+
+/// Serves until the task is dropped.
+pub(crate) async fn serve(listener: UnixListener, deploy: Arc<Deploy>) {
+    let router = Router::new()
+        .route("/status", get(status))
+        .route("/denied", get(denied))
+        .route("/data/load", post(load))
+        .route("/data/get", post(data))
+        .route("/sign-in", post(sign_in))
+        .route("/reset", post(reset))
+        .route("/close", post(close))
+        .route("/exec", post(exec))
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .with_state(deploy);
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) if is_owner(&stream) => {
+                let service = TowerToHyperService::new(router.clone());
+                tokio::spawn(async move {
+                    let connection = hyper::server::conn::http1::Builder::new()
+                        .serve_connection(TokioIo::new(stream), service)
+                        .with_upgrades();
+                    if let Err(error) = connection.await {
+                        tracing::debug!(%error, "control connection");
+                    }
+                });
+            }
+            Ok(_) => tracing::warn!("a process of another user was turned away from the control socket"),
+            Err(error) => {
+                tracing::warn!(%error, "control socket");
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+}
+
+fn is_owner(stream: &UnixStream) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    stream.peer_cred().is_ok_and(|peer| peer.uid() == own || peer.uid() == 0)
+}
+
+async fn status(State(deploy): State<Arc<Deploy>>) -> Answer<DeployStatus> {
+    Ok(Json(deploy.status()))
+}
+
+async fn denied(State(deploy): State<Arc<Deploy>>) -> Answer<Vec<DeniedEntry>> {
+    Ok(Json(deploy.denied()))
+}
+
+async fn load(State(deploy): State<Arc<Deploy>>, Json(request): Json<LoadRequest>) -> Answer<Value> {
+    deploy.load(request).await?;
+    Ok(Json(json!({})))
+}
+
+async fn data(State(deploy): State<Arc<Deploy>>, Json(request): Json<GetRequest>) -> Answer<agentenv_protocol::DataReply> {
+    Ok(Json(deploy.data(request).await?))
+}
+
+async fn sign_in(State(deploy): State<Arc<Deploy>>, Json(request): Json<SignInRequest>) -> Answer<SignInReport> {
+    Ok(Json(deploy.sign_in(request).await?))
+}
+
+async fn reset(State(deploy): State<Arc<Deploy>>) -> Answer<ResetReport> {
+    Ok(Json(deploy.reset().await?))
+}
+
+async fn close(State(deploy): State<Arc<Deploy>>, Json(_): Json<CloseRequest>) -> Answer<Value> {
+    deploy.close().await?;
+    Ok(Json(json!({})))
+}
+
+/// Starts the command, answers 101, then relays frames: the caller's descriptors never enter a sandbox.
+async fn exec(State(deploy): State<Arc<Deploy>>, mut request: Request) -> Result<Response, Failed> {
+    let upgrade = hyper::upgrade::on(&mut request);
+    let body = axum::body::to_bytes(request.into_body(), BODY_LIMIT).await.map_err(|error| bad_request(&error))?;
+    let request: ExecRequest = serde_json::from_slice(&body).map_err(|error| bad_request(&error))?;
+    let mut command = deploy.exec(&request).await?;
+    tokio::spawn(async move {
+        let relayed = async {
+            let upgraded = upgrade.await.map_err(io::Error::other)?;
+            relay(TokioIo::new(upgraded), &mut command).await
+        };
+        if let Err(error) = relayed.await {
+            tracing::debug!(%error, "exec");
+        }
+        command.kill();
+    });
+    let headers = [(header::CONNECTION, "upgrade"), (header::UPGRADE, "agentenv-exec")];
+    Ok((StatusCode::SWITCHING_PROTOCOLS, headers).into_response())
+}
+
+async fn relay(stream: TokioIo<hyper::upgrade::Upgraded>, command: &mut agentenv_sandbox::Service) -> io::Result<()> {
+    let (mut from, mut to) = tokio::io::split(stream);
+    let mut stdin = command.stdin.take().map(pipe::Sender::from_owned_fd).transpose()?;
+    let (frames, mut output) = mpsc::channel::<ExecFrame>(FRAMES);
+    let outputs = [(command.stdout.take(), ExecFrame::Stdout as fn(Vec<u8>) -> ExecFrame), (command.stderr.take(), ExecFrame::Stderr)];
+    for (pipe, frame) in outputs {
+        if let Some(pipe) = pipe {
+            tokio::spawn(forward(pipe, frame, frames.clone()));
+        }
+    }
+    drop(frames);
+    let feed = async {
+        while let Some(ExecFrame::Stdin(bytes)) = read_frame(&mut from).await? {
+            match &mut stdin {
+                Some(pipe) if !bytes.is_empty() => {
+                    // A command that reads no more is no error of the one who writes.
+                    let _ = pipe.write_all(&bytes).await;
+                }
+                _ => stdin = None,
+            }
+        }
+        io::Result::Ok(())
+    };
+    let drain = async {
+        while let Some(frame) = output.recv().await {
+            to.write_all(&frame.encode()).await?;
+        }
+        let exit = super::service::ended(command).await;
+        to.write_all(&ExecFrame::Exit(super::service::exit_code(exit)).encode()).await?;
+        to.shutdown().await
+    };
+    tokio::pin!(feed);
+    tokio::select! {
+        done = drain => done,
+        // The caller is gone: so is the command.
+        gone = &mut feed => gone,
+    }
+}
+
+async fn forward(pipe: OwnedFd, frame: fn(Vec<u8>) -> ExecFrame, frames: mpsc::Sender<ExecFrame>) {
+    let Ok(mut pipe) = pipe::Receiver::from_owned_fd(pipe) else { return };
+    let mut buffer = vec![0; ExecFrame::MAX_LEN];
+    while let Ok(length @ 1..) = pipe.read(&mut buffer).await {
+        if frames.send(frame(buffer[..length].to_vec())).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn bad_request(error: &dyn std::fmt::Display) -> ControlError {
+    ControlError::new(ExitCode::Usage, format!("the request cannot be read: {error}"))
+}
+
+/// A failed command as an answer: the one place that maps exit codes to statuses.
+struct Failed(ControlError);
+
+impl From<ControlError> for Failed {
+    fn from(error: ControlError) -> Self {
+        Self(error)
+    }
+}
+
+impl IntoResponse for Failed {
+    fn into_response(self) -> Response {
+        let status = match self.0.exit {
+            ExitCode::Usage | ExitCode::Refused => StatusCode::BAD_REQUEST,
+            ExitCode::Done | ExitCode::Failed => StatusCode::CONFLICT,
+            ExitCode::Infrastructure => StatusCode::INTERNAL_SERVER_ERROR,
+            ExitCode::TimedOut => StatusCode::GATEWAY_TIMEOUT,
+        };
+        (status, Json(self.0)).into_response()
+    }
+}

@@ -1,0 +1,328 @@
+//! A running deploy: what the control API does with it, and how it is taken down.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use agentenv_net::{BrowserNetHandle, Gateway, Sites};
+use agentenv_protocol::{
+    DataReply, ExitCode, Home, Name, SandboxName,
+    control::{
+        ControlError, DeniedEntry, DeployInfo, DeployState, DeployStatus, ExecRequest, GetRequest, LoadRequest,
+        ServiceStatus,
+    },
+};
+use agentenv_sandbox::{Environment, Service, Spawner, process};
+use futures_util::future::{join_all, try_join_all};
+use tokio::{sync::watch, task::JoinHandle};
+
+use super::{
+    Prepared, browser::BrowserBox, build::Context, dial::Dialer, pod::Pod, service::{Supervised, readable}, sockets::Sockets, specs,
+};
+use crate::{DeployDir, DeployRecord, denied::Denied, names};
+
+/// How long those who asked for the end may take to read the answer.
+const FAREWELL_LIMIT: Duration = Duration::from_secs(1);
+/// How long the kernel may take to end what was killed.
+const GONE_LIMIT: Duration = Duration::from_secs(10);
+
+/// A deploy that is ready.
+pub(crate) struct Deploy {
+    pub(super) context: Context,
+    record: DeployRecord,
+    info: DeployInfo,
+    pub(super) pods: BTreeMap<Name, Pod>,
+    pub(super) browsers: BTreeMap<Name, BrowserBox>,
+    pub(super) sites: Arc<Sites>,
+    pub(super) gateway: Arc<Gateway>,
+    denied: Arc<Denied>,
+    pub(super) resets: AtomicU64,
+    /// Held by what must not run beside itself: reset and sign-in.
+    pub(super) turn: tokio::sync::Mutex<()>,
+}
+
+impl Deploy {
+    #[expect(clippy::too_many_arguments, reason = "every part of the deploy, handed over once")]
+    pub(crate) fn new(
+        context: Context,
+        record: DeployRecord,
+        info: DeployInfo,
+        pods: Vec<Pod>,
+        browsers: Vec<BrowserBox>,
+        sites: Arc<Sites>,
+        gateway: Arc<Gateway>,
+        denied: Arc<Denied>,
+    ) -> Self {
+        Self {
+            context,
+            record,
+            info,
+            pods: pods.into_iter().map(|pod| (pod.name().clone(), pod)).collect(),
+            browsers: browsers.into_iter().map(|browser| (browser.plan.name.clone(), browser)).collect(),
+            sites,
+            gateway,
+            denied,
+            resets: AtomicU64::new(0),
+            turn: tokio::sync::Mutex::default(),
+        }
+    }
+
+    pub(crate) fn record(&self) -> DeployRecord {
+        self.record.clone()
+    }
+
+    pub(crate) fn info(&self) -> DeployInfo {
+        self.info.clone()
+    }
+
+    pub(crate) fn denied(&self) -> Vec<DeniedEntry> {
+        self.denied.entries()
+    }
+
+    pub(crate) fn status(&self) -> DeployStatus {
+        let mut services: BTreeMap<SandboxName, ServiceStatus> = self.pods.values().flat_map(Pod::status).collect();
+        services.extend(self.browsers.values().map(|browser| (browser.name().clone(), browser.status())));
+        let degraded = self.pods.values().any(Pod::is_failed) || self.browsers.values().any(BrowserBox::is_failed);
+        DeployStatus {
+            state: if degraded { DeployState::Degraded } else { DeployState::Ready },
+            info: self.info(),
+            services,
+            resets: self.resets.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(super) fn pod(&self, website: &Name) -> Result<&Pod, ControlError> {
+        self.pods.get(website).ok_or_else(|| {
+            let known: Vec<&str> = self.pods.keys().map(Name::as_str).collect();
+            ControlError::new(ExitCode::Refused, format!("the deploy has no website `{website}`"))
+                .hint(format!("it has: {}", known.join(", ")))
+        })
+    }
+
+    pub(crate) async fn load(&self, request: LoadRequest) -> Result<(), ControlError> {
+        // Every name is known before anything is loaded.
+        let pods: Vec<_> =
+            request.data.into_iter().map(|(website, data)| Ok((self.pod(&website)?, data))).collect::<Result<_, ControlError>>()?;
+        let loads = pods.into_iter().map(|(pod, data)| async { pod.client.load(data).await.map_err(|error| pod.failed(error)) });
+        try_join_all(loads).await.map(drop)
+    }
+
+    pub(crate) async fn data(&self, request: GetRequest) -> Result<DataReply, ControlError> {
+        let pod = self.pod(&request.website)?;
+        let data = pod.client.get(request.selector).await.map_err(|error| pod.failed(error))?;
+        Ok(DataReply { data })
+    }
+
+    /// Starts a command in a service's sandbox: its namespaces, uid, seccomp and root, without its settings or keys.
+    pub(crate) async fn exec(&self, request: &ExecRequest) -> Result<Service, ControlError> {
+        let name = &request.sandbox;
+        let in_browser = self.browsers.values().any(|browser| browser.name() == name);
+        let services = self.pods.values().flat_map(|pod| pod.services.iter().map(|service| (Arc::clone(service), &pod.sockets)));
+        let browsers = self.browsers.values().map(|browser| (browser.service(), browser.sockets()));
+        let known: Vec<(Arc<Supervised>, &Sockets)> = services.chain(browsers).collect();
+        let Some((service, sockets)) = known.iter().find(|(service, _)| service.name() == name) else {
+            let names: Vec<&str> = known.iter().map(|(service, _)| service.name().as_str()).collect();
+            return Err(ControlError::new(ExitCode::Refused, format!("the deploy has no sandbox `{name}`"))
+                .hint(format!("it has: {}", names.join(", "))));
+        };
+        let current = service.current().await.ok_or_else(|| {
+            ControlError::infrastructure(format!("`{name}` is not running")).hint("`agent-env env status` says why")
+        })?;
+        let environment = Environment::new(specs::exec_variables(in_browser))
+            .map_err(|error| ControlError::infrastructure(format!("the command's environment cannot be made: {error}")))?;
+        let (spawner, sockets, command) = (self.context.spawner.clone(), (*sockets).clone(), request.command.clone());
+        let started = move || spawner.exec(sockets.sandbox(), &current, command, &environment);
+        tokio::task::spawn_blocking(started)
+            .await
+            .map_err(|error| ControlError::infrastructure(format!("the command could not be started: {error}")))?
+            .map_err(|error| self.context.sandbox_error(&error))
+    }
+
+    /// Asks for the end, and waits for it.
+    pub(crate) async fn close(&self) -> Result<(), ControlError> {
+        self.context.down.closed().await
+    }
+
+    /// Resolves when the deploy is to end: asked for, or because its spawner or a broker is dead.
+    pub(crate) async fn until_end(&self) -> Result<(), ControlError> {
+        let brokers = self.pods.values().map(|pod| (pod.name().to_string(), &pod.sockets));
+        let browsers = self.browsers.values().map(|browser| (browser.name().to_string(), browser.sockets()));
+        let brokers = brokers.chain(browsers).map(|(name, sockets)| {
+            Box::pin(async move {
+                dead(sockets.sandbox().pidfd()).await;
+                format!("the broker of sandbox `{name}` died")
+            })
+        });
+        let brokers: Vec<_> = brokers.collect();
+        let broker = async {
+            if brokers.is_empty() { std::future::pending().await } else { futures_util::future::select_all(brokers).await.0 }
+        };
+        let spawner = dead(self.context.spawner.pidfd());
+        let died = tokio::select! {
+            () = self.context.down.wanted() => return Ok(()),
+            died = broker => died,
+            () = spawner => "the spawner died".to_owned(),
+        };
+        Err(ControlError::infrastructure(died).hint("the deploy has ended; deploy it again"))
+    }
+}
+
+/// Resolves when the process of a pidfd has ended.
+async fn dead(pidfd: std::os::fd::BorrowedFd<'_>) {
+    if let Err(error) = readable(pidfd).await {
+        tracing::warn!(%error, "the end of a process cannot be waited for");
+        std::future::pending::<()>().await;
+    }
+}
+
+/// What exists of a deploy, gathered as it is made, so that any half of it can be taken down.
+#[derive(Clone)]
+pub(crate) struct Down {
+    pub(super) dialer: Arc<Dialer>,
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    dir: DeployDir,
+    record: DeployRecord,
+    spawner: Spawner,
+    parts: Mutex<Parts>,
+    wanted: watch::Sender<bool>,
+    outcome: watch::Sender<Option<Result<(), ControlError>>>,
+}
+
+#[derive(Default)]
+struct Parts {
+    gateway: Option<Arc<Gateway>>,
+    nets: Vec<BrowserNetHandle>,
+    services: Vec<Arc<Supervised>>,
+    sandboxes: Vec<Sockets>,
+    control: Option<JoinHandle<()>>,
+}
+
+impl Down {
+    pub(crate) fn new(prepared: &Prepared) -> Self {
+        let inner = Inner {
+            dir: prepared.dir.clone(),
+            record: prepared.record.clone(),
+            spawner: prepared.spawner.clone(),
+            parts: Mutex::default(),
+            wanted: watch::Sender::new(false),
+            outcome: watch::Sender::new(None),
+        };
+        Self { dialer: Arc::default(), inner: Arc::new(inner) }
+    }
+
+    fn parts(&self) -> std::sync::MutexGuard<'_, Parts> {
+        self.inner.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn gateway(&self, gateway: &Arc<Gateway>) {
+        self.parts().gateway = Some(Arc::clone(gateway));
+    }
+
+    pub(crate) fn net(&self, net: BrowserNetHandle) {
+        self.parts().nets.push(net);
+    }
+
+    pub(crate) fn service(&self, service: &Arc<Supervised>) {
+        let mut parts = self.parts();
+        // A browser's earlier ones have ended.
+        parts.services.retain(|earlier| earlier.name() != service.name());
+        parts.services.push(Arc::clone(service));
+    }
+
+    pub(crate) fn sandbox(&self, sockets: &Sockets) {
+        self.parts().sandboxes.push(sockets.clone());
+    }
+
+    pub(crate) fn control(&self, task: JoinHandle<()>) {
+        self.parts().control = Some(task);
+    }
+
+    /// Asks for the end and waits until nothing is left.
+    pub(crate) async fn closed(&self) -> Result<(), ControlError> {
+        self.inner.wanted.send_replace(true);
+        let mut outcome = self.inner.outcome.subscribe();
+        match outcome.wait_for(Option::is_some).await {
+            Ok(outcome) => outcome.clone().unwrap_or(Ok(())),
+            Err(_) => Ok(()),
+        }
+    }
+
+    async fn wanted(&self) {
+        // The sender lives as long as this does.
+        let _ = self.inner.wanted.subscribe().wait_for(|wanted| *wanted).await;
+    }
+
+    /// Takes everything down, in order, and proves that nothing is left.
+    pub(crate) async fn all(&self) -> Result<(), ControlError> {
+        let parts = std::mem::take(&mut *self.parts());
+        let Parts { gateway, nets, services, sandboxes, control } = parts;
+        // Whoever waits in a request is cut: the deploy's data is gone with it.
+        drop((gateway, nets));
+        join_all(services.iter().map(|service| service.stop())).await;
+        // One socket alone would keep a namespace alive.
+        self.dialer.clear();
+        drop((services, sandboxes));
+        let spawner = self.inner.spawner.clone();
+        match tokio::task::spawn_blocking(move || spawner.shutdown()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "spawner"),
+            Err(error) => tracing::warn!(%error, "spawner"),
+        }
+        self.forget();
+        let left = self.prove().await;
+        self.inner.outcome.send_replace(Some(left.clone()));
+        self.parts().control = control;
+        left
+    }
+
+    /// Removes what only a running deploy has on disk.
+    fn forget(&self) {
+        let dir = &self.inner.dir;
+        for path in [dir.control_socket(), dir.control_token(), dir.ca()] {
+            if let Err(error) = std::fs::remove_file(&path)
+                && error.kind() != std::io::ErrorKind::NotFound
+            {
+                tracing::warn!(%error, path = %path.display(), "cannot be removed");
+            }
+        }
+        let home = dir.path().parent().and_then(std::path::Path::parent).map(Home::at);
+        if let (Some(name), Some(home)) = (&self.inner.record.name, home)
+            && let Err(error) = names::release(&home, name, &self.inner.record.deploy)
+        {
+            tracing::warn!(%error, %name, "the name cannot be given back");
+        }
+    }
+
+    /// Waits until no process carries the deploy's mark.
+    async fn prove(&self) -> Result<(), ControlError> {
+        let gone = async {
+            loop {
+                if process::find_processes_of(self.inner.record.deploy.as_str()).is_ok_and(|left| left.is_empty()) {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(GONE_LIMIT, gone).await.map_err(|_| {
+            ControlError::infrastructure("processes of the deploy did not end").hint("`agent-env env gc` ends them")
+        })
+    }
+
+    /// Lets those who asked for the end read that it has come.
+    pub(crate) async fn farewell(&self) {
+        let readers = async {
+            while self.inner.outcome.receiver_count() > 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let _ = tokio::time::timeout(FAREWELL_LIMIT, readers).await;
+    }
+}

@@ -1,0 +1,223 @@
+//! The supervisor: one process a deploy, on the host's side, that holds every descriptor that matters.
+//!
+//! In order: start the spawner, take the plan, leave the starter's session, take the lock, then the async runtime, and in it
+//! [`build::build`] from top to bottom. It ends when it is told to close, when its spawner or a broker dies, or when its starter
+//! is gone before it was ready.
+
+mod browser;
+mod build;
+mod control;
+mod deploy;
+mod dial;
+mod pod;
+mod probe;
+mod reset;
+mod service;
+mod sign_in;
+mod sockets;
+mod specs;
+
+use std::{
+    fs::{self, File},
+    io::{self, BufRead as _, Write as _},
+    os::{
+        fd::OwnedFd,
+        unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    },
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use agentenv_protocol::control::{ControlError, DeployState};
+use agentenv_sandbox::{Spawner, liveness::DeployLock};
+use tokio::{io::AsyncReadExt as _, net::unix::pipe, signal::unix::SignalKind};
+
+use crate::{
+    DeployDir, DeployRecord,
+    start::{StartEvent, SupervisorInput},
+};
+
+/// The longest plan taken: thousands of settings fit.
+const INPUT_LIMIT: u64 = 64 << 20;
+
+/// What tells the starter how things are going; without one, once it is ready or gone.
+pub(crate) struct Starter(Mutex<Option<File>>);
+
+impl Starter {
+    pub(crate) fn progress(&self, what: impl Into<String>) {
+        self.say(&StartEvent::Progress(what.into()));
+    }
+
+    fn say(&self, event: &StartEvent) {
+        let mut pipe = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(file) = pipe.as_mut() else { return };
+        let line = serde_json::to_vec(event).map(|mut line| {
+            line.push(b'\n');
+            line
+        });
+        if line.map_err(io::Error::from).and_then(|line| file.write_all(&line)).is_err() {
+            *pipe = None;
+        }
+    }
+
+    fn end(&self, event: &StartEvent) {
+        self.say(event);
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+/// What the supervisor has before its runtime begins.
+pub(crate) struct Prepared {
+    pub(crate) dir: DeployDir,
+    pub(crate) record: DeployRecord,
+    pub(crate) input: SupervisorInput,
+    pub(crate) spawner: Spawner,
+    pub(crate) starter: Arc<Starter>,
+}
+
+/// Runs a deploy's supervisor; `dir` is the deploy's folder.
+pub fn supervisor_main(dir: &Path) -> ExitCode {
+    let folder = DeployDir::new(dir);
+    // There is nobody to tell of an error here: the pipes to the starter are what failed.
+    let Ok((from, to)) = leave(&folder) else { return ExitCode::FAILURE };
+    // The spawner before anything is read: it inherits no secret and no thread.
+    let spawner = Spawner::launch(marker(dir));
+    let Ok((input, from)) = take_input(from) else { return ExitCode::FAILURE };
+    let (dir, starter, starter_gone) = (folder, Starter(Mutex::new(Some(to.into()))), from);
+    let starter = Arc::new(starter);
+    let ended = spawner
+        .map_err(|error| ControlError::infrastructure(error.to_string()).hint(error.hint().unwrap_or_default()))
+        .and_then(|spawner| prepare(dir.clone(), input, spawner, Arc::clone(&starter)))
+        .and_then(|(prepared, lock)| run(prepared, starter_gone, lock));
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(%error, "the deploy failed");
+            starter.end(&StartEvent::Failed(error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What the processes of a deploy carry, so that the reaper finds them: its id.
+fn marker(dir: &Path) -> &str {
+    dir.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+}
+
+/// Leaves the starter's session and streams: keeps its two pipes, and puts the deploy's own log in their place.
+fn leave(dir: &DeployDir) -> io::Result<(OwnedFd, OwnedFd)> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir.logs())?;
+    let log = File::options().create(true).append(true).mode(0o600).open(dir.logs().join("supervisor.log"))?;
+    let null = File::open("/dev/null")?;
+    let from = rustix::io::fcntl_dupfd_cloexec(io::stdin(), 3)?;
+    let to = rustix::io::fcntl_dupfd_cloexec(io::stdout(), 3)?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&log)?;
+    rustix::stdio::dup2_stderr(&log)?;
+    // Away from the starter's terminal: its ^C and hang-up are not for this process.
+    rustix::process::setsid()?;
+    Ok((from, to))
+}
+
+/// Takes the plan, and gives the pipe back: its end means that nobody waits any more.
+fn take_input(pipe: OwnedFd) -> io::Result<(SupervisorInput, OwnedFd)> {
+    let mut line = Vec::new();
+    let mut reader = io::BufReader::new(File::from(pipe));
+    io::Read::take(&mut reader, INPUT_LIMIT).read_until(b'\n', &mut line)?;
+    Ok((serde_json::from_slice(&line)?, reader.into_inner().into()))
+}
+
+/// Takes the lock, after the last fork of this process, and looks whether the deploy is still wanted.
+fn prepare(
+    dir: DeployDir,
+    input: SupervisorInput,
+    spawner: Spawner,
+    starter: Arc<Starter>,
+) -> Result<(Prepared, DeployLock), ControlError> {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("AGENTENV_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(false).init();
+    let lock = DeployLock::acquire(&dir.lock())
+        .map_err(|error| ControlError::infrastructure(format!("{} cannot be locked: {error}", dir.lock().display())))?;
+    let record = dir.load().map_err(|error| ControlError::infrastructure(error.to_string()))?;
+    if record.state != DeployState::Starting {
+        // A reaper came between a starter's death and this lock.
+        return Err(ControlError::infrastructure("the deploy was given up before its supervisor began"));
+    }
+    Ok((Prepared { dir, record, input, spawner, starter }, lock))
+}
+
+fn run(prepared: Prepared, starter_gone: OwnedFd, lock: DeployLock) -> Result<(), ControlError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| ControlError::infrastructure(format!("the async runtime cannot be started: {error}")))?;
+    let ended = runtime.block_on(live(prepared, starter_gone));
+    runtime.shutdown_background();
+    drop(lock);
+    ended
+}
+
+/// Builds the deploy, serves until its end, and takes it down. An error was also recorded; nothing is left in either case.
+async fn live(prepared: Prepared, starter_gone: OwnedFd) -> Result<(), ControlError> {
+    let (starter, dir) = (Arc::clone(&prepared.starter), prepared.dir.clone());
+    let mut record = prepared.record.clone();
+    let down = deploy::Down::new(&prepared);
+    let built = tokio::select! {
+        built = build::build(prepared, &down) => built,
+        () = gone(starter_gone) => Err(ControlError::infrastructure("the deploy was given up before it was ready")),
+        () = terminated() => Err(ControlError::infrastructure("the deploy was terminated before it was ready")),
+    };
+    let ended = match built {
+        Ok(deploy) => {
+            record = deploy.record();
+            starter.end(&StartEvent::Ready(Box::new(deploy.info())));
+            let ended = tokio::select! {
+                ended = deploy.until_end() => ended,
+                () = terminated() => Ok(()),
+            };
+            record.state = DeployState::Closing;
+            save(&dir, &record);
+            ended
+        }
+        Err(error) => Err(error),
+    };
+    let left = down.all().await;
+    let ended = match (ended, left) {
+        (Ok(()), Ok(())) => Ok(()),
+        (Err(error), Ok(())) | (Ok(()), Err(error)) => Err(error),
+        // Both are told: what failed, and what its removal left.
+        (Err(error), Err(left)) => Err(ControlError { message: format!("{}; and {}", error.message, left.message), ..error }),
+    };
+    record.ended(ended.clone().err());
+    save(&dir, &record);
+    down.farewell().await;
+    ended
+}
+
+fn save(dir: &DeployDir, record: &DeployRecord) {
+    if let Err(error) = dir.save(record) {
+        tracing::error!(%error, "the record cannot be written");
+    }
+}
+
+/// Resolves when the starter closes its pipe without having been told that the deploy is ready.
+async fn gone(pipe: OwnedFd) {
+    let Ok(mut pipe) = pipe::Receiver::from_owned_fd(pipe) else { return std::future::pending().await };
+    let mut byte = [0];
+    while !matches!(pipe.read(&mut byte).await, Ok(0) | Err(_)) {}
+}
+
+async fn terminated() {
+    let Ok(mut signal) = tokio::signal::unix::signal(SignalKind::terminate()) else {
+        return std::future::pending().await;
+    };
+    signal.recv().await;
+}
+
+/// The folder of the supervisor's own program, for the sandboxes that run a part of it.
+pub(crate) fn own_program() -> io::Result<PathBuf> {
+    fs::read_link("/proc/self/exe")
+}

@@ -1,0 +1,285 @@
+//! A website's pod: one sandbox, its services in the order of their start, ready when the site says so (RUN-6).
+
+use std::{
+    fs, io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use agentenv_model::{PlannedService, PlannedWebsite, Role, compare_card, resolve_settings};
+use agentenv_net::{Limits, SiteClient, SiteError, Upstream};
+use agentenv_protocol::{
+    ExitCode, HostPattern, Name, SandboxName, SiteKey,
+    control::{ControlError, ServiceStatus},
+};
+use agentenv_sandbox::{DataDir, NetworkKind, SandboxSpec};
+use secrecy::{ExposeSecret as _, SecretString};
+
+use super::{
+    build::Context,
+    service::{FAILED, Recipe, Supervised},
+    sockets::Sockets,
+    specs,
+};
+use crate::logs::ServiceLog;
+
+/// The first wait between two looks whether a port accepts or a site is ready; doubled up to [`POLL_LONGEST`].
+const POLL_SHORTEST: Duration = Duration::from_millis(1);
+/// See [`POLL_SHORTEST`].
+const POLL_LONGEST: Duration = Duration::from_millis(20);
+
+/// A website that runs.
+pub(crate) struct Pod {
+    pub(crate) website: PlannedWebsite,
+    /// Its names: those stored, or its card's.
+    pub(crate) domains: Vec<HostPattern>,
+    pub(crate) key: SiteKey,
+    pub(crate) client: SiteClient,
+    pub(crate) sockets: Sockets,
+    pub(crate) services: Vec<Arc<Supervised>>,
+}
+
+impl Pod {
+    /// Starts a website: returns once every port accepts, `ready` is 200, and the card says what was stored.
+    pub(crate) async fn start(context: &Context, website: PlannedWebsite) -> Result<Self, ControlError> {
+        let began = Instant::now();
+        let deadline = began + Duration::from_secs(website.ready_timeout_s.into());
+        let spec = SandboxSpec {
+            name: website.name.to_string(),
+            network: NetworkKind::Pod,
+            uid: context.uid()?,
+            data: Some(DataDir { bytes: specs::DATA_BYTES }),
+        };
+        let sockets = context.create(spec).await?;
+        let key = SiteKey::random();
+        let client =
+            SiteClient::new(Arc::clone(&context.dialer) as _, website.name.clone(), key.clone(), Limits::default());
+        let settings = resolve_settings(&website, &|name| context.variables.get(name).cloned())
+            .map_err(|problems| ControlError::new(problems.exit(), problems.to_string()))?;
+        let mut pod = Self { domains: Vec::new(), key, client, sockets, services: Vec::new(), website };
+        for service in pod.website.services.clone() {
+            pod.start_service(context, &service, &settings, deadline).await?;
+        }
+        pod.wait_ready(deadline).await?;
+        pod.domains = pod.check_card().await?;
+        context.starter.progress(format!("{} is ready after {} ms", pod.website.name, began.elapsed().as_millis()));
+        Ok(pod)
+    }
+
+    async fn start_service(
+        &mut self,
+        context: &Context,
+        service: &PlannedService,
+        settings: &SecretString,
+        deadline: Instant,
+    ) -> Result<(), ControlError> {
+        let name = SandboxName::of_service(&self.website.name, &service.name);
+        if listening(&self.sockets).contains(&service.port) {
+            let message = format!("port {} of `{name}` is in use inside its sandbox by another service of it", service.port);
+            return Err(ControlError::infrastructure(message).hint("give each service of env.toml the port it listens on"));
+        }
+        let spec = specs::service(&self.website, service, &context.host).map_err(|error| {
+            ControlError::new(ExitCode::Refused, format!("`{name}` cannot run: {error}"))
+                .hint("programs are those of the built bundle, or under /usr; see `command` in env.toml")
+        })?;
+        let mut environment = specs::variables(service);
+        if service.role == Role::Server {
+            environment.extend(specs::server_variables(settings.clone(), &self.key));
+        }
+        self.publish(context, service);
+        let log = ServiceLog::new(&context.dir.logs(), name.as_str(), self.secrets(settings));
+        let recipe = Recipe {
+            spawner: context.spawner.clone(),
+            sockets: self.sockets.clone(),
+            spec,
+            environment,
+            log,
+            restarts: true,
+        };
+        let running = Arc::new(Supervised::start(recipe).await.map_err(|error| context.sandbox_error(&error))?);
+        context.down.service(&running);
+        self.services.push(Arc::clone(&running));
+        self.wait_accepts(&running, service.port, deadline).await
+    }
+
+    /// Makes the service reachable for gateway and browsers.
+    fn publish(&self, context: &Context, service: &PlannedService) {
+        let role = match service.role {
+            Role::Server => agentenv_net::Role::Server,
+            Role::Frontend => agentenv_net::Role::Frontend,
+            Role::Further => return,
+        };
+        let upstream = Upstream::Service { website: self.website.name.clone(), service: role };
+        context.dialer.add(upstream, self.sockets.clone(), service.port);
+    }
+
+    /// What must never be in a log: the key, and the values of secret settings.
+    fn secrets(&self, settings: &SecretString) -> Vec<SecretString> {
+        let values: serde_json::Value = serde_json::from_str(settings.expose_secret()).unwrap_or_default();
+        let secret = self.website.secret_settings.iter().filter_map(|name| values.get(name.as_str())?.as_str().map(Into::into));
+        secret.chain([self.key.expose().into()]).collect()
+    }
+
+    async fn wait_accepts(&self, running: &Supervised, port: u16, deadline: Instant) -> Result<(), ControlError> {
+        let accepts = async {
+            let mut wait = POLL_SHORTEST;
+            while self.sockets.dial(port).await.is_err() {
+                tokio::time::sleep(wait).await;
+                wait = (wait * 2).min(POLL_LONGEST);
+            }
+        };
+        tokio::select! {
+            () = accepts => return Ok(()),
+            reason = running.failed() => return Err(exited(running, &reason)),
+            () = tokio::time::sleep_until(deadline.into()) => {}
+        }
+        let name = running.name();
+        let seconds = self.website.ready_timeout_s;
+        let others: Vec<String> = listening(&self.sockets).into_iter().map(|port| port.to_string()).collect();
+        if others.is_empty() {
+            return Err(ControlError::new(ExitCode::TimedOut, format!("`{name}` did not listen on its port {port} within {seconds} s"))
+                .hint("see its log; `ready_timeout_s` in env.toml gives it longer")
+                .log(running.log().last()));
+        }
+        let message = format!("`{name}` does not listen on its port {port}; its sandbox listens on {}", others.join(", "));
+        Err(ControlError::infrastructure(message)
+            .hint("listen on 127.0.0.1 or 0.0.0.0 at the port that the variable PORT names")
+            .log(running.log().last()))
+    }
+
+    async fn wait_ready(&self, deadline: Instant) -> Result<(), ControlError> {
+        let mut wait = POLL_SHORTEST;
+        let mut reason = "it did not answer".to_owned();
+        loop {
+            let answer = tokio::select! {
+                answer = tokio::time::timeout_at(deadline.into(), self.client.ready()) => answer,
+                error = self.any_failed() => return Err(error),
+            };
+            match answer {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(SiteError::Refused { body, .. })) => reason = body.message,
+                Ok(Err(error @ SiteError::Garbage { .. })) => return Err(self.failed(error)),
+                Ok(Err(error)) => reason = error.to_string(),
+                Err(_) => {}
+            }
+            if Instant::now() + wait >= deadline {
+                let seconds = self.website.ready_timeout_s;
+                let message = format!("website `{}` was not ready within {seconds} s: {reason}", self.website.name);
+                return Err(ControlError::new(ExitCode::TimedOut, message)
+                    .hint("see its log; `ready_timeout_s` in env.toml gives it longer")
+                    .log(self.log()));
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(POLL_LONGEST);
+        }
+    }
+
+    /// Resolves when a service of the site is failed for good.
+    async fn any_failed(&self) -> ControlError {
+        let failures = self.services.iter().map(|service| {
+            Box::pin(async move {
+                let reason = service.failed().await;
+                exited(service, &reason)
+            })
+        });
+        match self.services.is_empty() {
+            true => std::future::pending().await,
+            false => futures_util::future::select_all(failures).await.0,
+        }
+    }
+
+    async fn check_card(&self) -> Result<Vec<HostPattern>, ControlError> {
+        let card = self.client.card().await.map_err(|error| self.failed(error))?;
+        let garbage = |what: String| {
+            ControlError::infrastructure(format!("website `{}` answered garbage to its card: {what}", self.website.name))
+                .hint("`agent-env website check` tells which rule its server breaks")
+                .log(self.log())
+        };
+        let params = card
+            .website()
+            .ok_or_else(|| garbage("it has no website extension".to_owned()))?
+            .map_err(|error| garbage(error.to_string()))?;
+        compare_card(&self.website, &params).map_err(|problems| ControlError::new(problems.exit(), problems.to_string()))
+    }
+
+    /// An error of the site as the deploy's.
+    pub(crate) fn failed(&self, error: SiteError) -> ControlError {
+        let exit = match &error {
+            SiteError::Slow { .. } => ExitCode::TimedOut,
+            SiteError::Refused { body, status, .. } => match body.kind {
+                agentenv_protocol::ErrorKind::BlockedBySite => ExitCode::Failed,
+                _ if status.is_client_error() => ExitCode::Refused,
+                _ => ExitCode::Infrastructure,
+            },
+            _ => ExitCode::Infrastructure,
+        };
+        let hint = match &error {
+            SiteError::Refused { body, .. } if !body.hint.is_empty() => body.hint.clone(),
+            SiteError::Garbage { .. } => "`agent-env website check` tells which rule its server breaks".to_owned(),
+            _ => format!("see the log of `{}/server`", self.website.name),
+        };
+        let log = if exit == ExitCode::Refused { Vec::new() } else { self.log() };
+        ControlError::new(exit, error.to_string()).hint(hint).log(log)
+    }
+
+    /// The last lines of the server.
+    fn log(&self) -> Vec<String> {
+        let server = self.services.iter().find(|service| service.name().as_str().ends_with("/server"));
+        server.map(|service| service.log().last()).unwrap_or_default()
+    }
+
+    pub(crate) fn name(&self) -> &Name {
+        &self.website.name
+    }
+
+    /// The state of every service.
+    pub(crate) fn status(&self) -> impl Iterator<Item = (SandboxName, ServiceStatus)> {
+        self.services.iter().map(|service| (service.name().clone(), service.status()))
+    }
+
+    /// Whether a service is failed for good.
+    pub(crate) fn is_failed(&self) -> bool {
+        self.services.iter().any(|service| service.status().state == FAILED)
+    }
+}
+
+fn exited(service: &Supervised, reason: &str) -> ControlError {
+    ControlError::infrastructure(format!("`{}` does not stay up: {reason}", service.name()))
+        .hint(format!("see its last lines, or all of them with `agent-env env logs DEPLOY {}`", service.name()))
+        .log(service.log().last())
+}
+
+/// The TCP ports that listen in a sandbox, read by way of its broker.
+fn listening(sockets: &Sockets) -> Vec<u16> {
+    let broker = sockets.sandbox().broker_pid();
+    let read = |table: &str| fs::read_to_string(format!("/proc/{broker}/net/{table}"));
+    let tables: io::Result<String> = read("tcp").map(|tcp| tcp + &read("tcp6").unwrap_or_default());
+    let mut ports: Vec<u16> = tables.unwrap_or_default().lines().filter_map(listening_port).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    ports
+}
+
+/// The port of a line of `/proc/net/tcp`, where it listens.
+fn listening_port(line: &str) -> Option<u16> {
+    let mut fields = line.split_whitespace().skip(1);
+    let (local, state) = (fields.next()?, fields.nth(1)?);
+    // 0A is TCP_LISTEN.
+    if state != "0A" {
+        return None;
+    }
+    u16::from_str_radix(local.rsplit(':').next()?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_that_listen_are_read_from_the_kernels_table() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
+            0: 0100007F:1F40 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 1 1 0 100 0 0 10 0\n\
+            1: 0100007F:1F41 0200007F:9C40 01 00000000:00000000 00:00000000 00000000  1000        0 2 1 0 20 4 30 10 -1\n";
+        assert_eq!(table.lines().filter_map(listening_port).collect::<Vec<_>>(), [8000]);
+    }
+}

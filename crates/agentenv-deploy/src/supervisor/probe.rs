@@ -1,0 +1,61 @@
+//! Probes every sandbox of a deploy that is about to be ready (NET-6).
+
+use std::time::Duration;
+
+use agentenv_protocol::control::ControlError;
+use agentenv_sandbox::{Environment, ServiceSpec};
+use futures_util::future::try_join_all;
+use tokio::{io::AsyncReadExt as _, net::unix::pipe};
+
+use super::{browser::BrowserBox, build::Context, pod::Pod, service::{described, ended, exit_code}, sockets::Sockets, specs};
+
+/// How long a probe may take: in a sealed sandbox some milliseconds.
+const PROBE_LIMIT: Duration = Duration::from_secs(30);
+/// What a probe may say.
+const REPORT_LIMIT: u64 = 64 << 10;
+
+/// Probes all; the deploy is refused if anything gets out of one.
+pub(crate) async fn all(context: &Context, pods: &[Pod], browsers: &[BrowserBox], names: &[String]) -> Result<(), ControlError> {
+    let pods = pods.iter().map(|pod| async {
+        // The services of a pod share its network; the first stands for all.
+        let Some(service) = pod.website.services.first() else { return Ok(()) };
+        let spec = specs::service(&pod.website, service, &context.host)
+            .map_err(|error| ControlError::infrastructure(error.to_string()))?;
+        one(context, &pod.sockets, &spec, &[]).await
+    });
+    let browsers = browsers.iter().map(|browser| one(context, browser.sockets(), browser.spec(), names));
+    futures_util::try_join!(try_join_all(pods), try_join_all(browsers)).map(drop)
+}
+
+async fn one(context: &Context, sockets: &Sockets, like: &ServiceSpec, names: &[String]) -> Result<(), ControlError> {
+    let name = like.name.clone();
+    let broken = |what: String| ControlError::infrastructure(format!("the probe of sandbox `{name}` {what}")).hint("see `agent-env doctor`");
+    let spec = specs::probe(like, &context.host, names);
+    let environment = Environment::new([]).map_err(|error| broken(format!("could not be started: {error}")))?;
+    let (spawner, placed) = (context.spawner.clone(), sockets.clone());
+    let started = tokio::task::spawn_blocking(move || spawner.start(placed.sandbox(), &spec, &environment));
+    let mut probe = started
+        .await
+        .map_err(|error| broken(format!("could not be started: {error}")))?
+        .map_err(|error| context.sandbox_error(&error))?;
+    let stdout = probe.stdout.take().ok_or_else(|| broken("has no output".to_owned()))?;
+    let run = async {
+        let mut report = String::new();
+        pipe::Receiver::from_owned_fd(stdout)?.take(REPORT_LIMIT).read_to_string(&mut report).await?;
+        std::io::Result::Ok((report, ended(&probe).await))
+    };
+    let run = tokio::time::timeout(PROBE_LIMIT, run).await;
+    probe.kill();
+    let (report, exit) = run
+        .map_err(|_| broken(format!("did not end within {} s", PROBE_LIMIT.as_secs())))?
+        .map_err(|error| broken(format!("could not be read: {error}")))?;
+    match (exit_code(exit), report.trim()) {
+        (0, "") => Ok(()),
+        (_, "") => Err(broken(described(exit))),
+        (_, leaks) => {
+            let leaks = leaks.lines().collect::<Vec<_>>().join("; ");
+            Err(ControlError::infrastructure(format!("sandbox `{name}` is not sealed: {leaks}"))
+                .hint("the deploy was refused; see `agent-env doctor`"))
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Reset, in the order of RUN-7.
+
+use std::{
+    collections::BTreeMap,
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
+
+use agentenv_protocol::{
+    Name,
+    control::{ControlError, ResetReport},
+};
+use futures_util::future::{join_all, try_join_all};
+
+use super::{browser::BrowserBox, deploy::Deploy};
+
+/// RFC 6455: service restart.
+const RESTART_CODE: u16 = 1012;
+/// What CDP clients are told.
+const RESET_REASON: &str = "the deploy is being reset";
+
+impl Deploy {
+    /// Brings every site back to its state at deploy and every browser to a new one, start tabs open.
+    pub(crate) async fn reset(&self) -> Result<ResetReport, ControlError> {
+        let _turn = self.turn.lock().await;
+        let began = Instant::now();
+        let gate = self.gateway.cdp();
+        // New clients wait until the holds are dropped, when the browsers are there again.
+        let holds = join_all(self.browsers.keys().map(|name| gate.close_all(name, RESTART_CODE, RESET_REASON))).await;
+        let browsers_began = Instant::now();
+        join_all(self.browsers.values().map(BrowserBox::stop)).await;
+        let stopping = browsers_began.elapsed();
+        self.sites.cut_all();
+        let data = try_join_all(self.pods.values().map(|pod| async {
+            let began = Instant::now();
+            pod.client.reset().await.map_err(|error| pod.failed(error))?;
+            Ok::<Duration, ControlError>(began.elapsed())
+        }));
+        let data = data.await?.into_iter().max().unwrap_or_default();
+        let starting = Instant::now();
+        try_join_all(self.browsers.values().map(|browser| async {
+            browser.start_again(&self.context).await?;
+            browser.open_tabs().await
+        }))
+        .await?;
+        drop(holds);
+        self.resets.fetch_add(1, Ordering::Relaxed);
+        Ok(ResetReport {
+            total_ms: milliseconds(began.elapsed()),
+            data_ms: milliseconds(data),
+            browser_ms: milliseconds(stopping + starting.elapsed()),
+            browsers: self.browsers.keys().map(|name| (name.clone(), COLD.to_owned())).collect::<BTreeMap<Name, String>>(),
+        })
+    }
+}
+
+/// How every browser is reset for now: started when it is needed, not before.
+const COLD: &str = "cold";
+
+fn milliseconds(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e3
+}

@@ -1,0 +1,141 @@
+//! What the sandboxes of a plan are made of: pure, so that what a service sees is tested without one.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use agentenv_model::{PlannedService, PlannedWebsite, Program};
+use agentenv_protocol::{SandboxName, SiteKey, SITE_KEY_ENV, WEBSITE_SETTINGS_ENV};
+use agentenv_sandbox::{Limits, Mount, SeccompProfile, ServiceSpec};
+use secrecy::SecretString;
+
+use crate::{
+    browser::Launch,
+    probe::PROBE_COMMAND,
+    sandbox_net::DNS,
+    static_files::STATIC_COMMAND,
+    tools::{self, PATH, SITE, ToolError},
+};
+
+/// A pod's `/data`: what a site's data may grow to.
+pub(crate) const DATA_BYTES: u64 = 512 << 20;
+/// A service's `/tmp`.
+const TMP_BYTES: u64 = 256 << 20;
+/// A service's `/dev/shm`.
+const SHM_BYTES: u64 = 64 << 20;
+/// A browser's `/dev/shm`: pages with large canvases and videos take hundreds of MiB.
+const BROWSER_SHM_BYTES: u64 = 1 << 30;
+/// A browser's home: profile, cache and downloads of one episode.
+const BROWSER_HOME_BYTES: u64 = 2 << 30;
+/// Processes and threads of a browser: 120 idle, some 10 a tab.
+const BROWSER_TASKS: u64 = 4096;
+/// Where our own program is in the sandboxes that run a part of it.
+const OWN_PROGRAM: &str = "/opt/agent-env/agent-env";
+
+/// Where things are on the host.
+pub(crate) struct Host {
+    /// The built trees, by digest.
+    pub(crate) trees: BTreeMap<String, PathBuf>,
+    /// Our own program.
+    pub(crate) program: PathBuf,
+}
+
+/// What a service gets beside its command.
+pub(crate) type Variables = Vec<(String, SecretString)>;
+
+/// Plans the sandbox of one service of a website.
+pub(crate) fn service(website: &PlannedWebsite, service: &PlannedService, host: &Host) -> Result<ServiceSpec, ToolError> {
+    let tree = host.trees.get(website.tree.as_str()).cloned().unwrap_or_default();
+    let mut mounts = vec![Mount::ReadOnly { source: tree.clone(), target: SITE.into() }];
+    let command = match &service.program {
+        Program::Command(command) => {
+            mounts.extend(tools::mounts_for(command.first().map_or("", String::as_str), &tree)?);
+            command.clone()
+        }
+        Program::StaticFolder(folder) => {
+            mounts.push(own_program(host));
+            vec![OWN_PROGRAM.to_owned(), STATIC_COMMAND.to_owned(), format!("{SITE}/{folder}")]
+        }
+    };
+    let names: Vec<&str> = website.services.iter().map(|service| service.name.as_str()).collect();
+    Ok(ServiceSpec {
+        name: SandboxName::of_service(&website.name, &service.name),
+        command,
+        cwd: SITE.into(),
+        mounts,
+        // Services find each other by name (NET-8); nothing else has one.
+        etc: vec![("hosts".to_owned(), format!("127.0.0.1 localhost {}\n", names.join(" ")).into_bytes())],
+        hostname: website.name.to_string(),
+        data: true,
+        tmp_bytes: TMP_BYTES,
+        shm_bytes: SHM_BYTES,
+        home_bytes: None,
+        seccomp: SeccompProfile::Service,
+        limits: Limits::default(),
+    })
+}
+
+/// The variables that every service gets.
+pub(crate) fn variables(service: &PlannedService) -> Variables {
+    [("PATH", PATH.to_owned()), ("HOME", "/tmp".to_owned()), ("LANG", "C.UTF-8".to_owned()), ("PORT", service.port.to_string())]
+        .map(|(name, value)| (name.to_owned(), value.into()))
+        .into()
+}
+
+/// The variables that only a website's server gets (PR-6, PR-8).
+pub(crate) fn server_variables(settings: SecretString, key: &SiteKey) -> Variables {
+    vec![(WEBSITE_SETTINGS_ENV.to_owned(), settings), (SITE_KEY_ENV.to_owned(), key.expose().into())]
+}
+
+/// Plans the sandbox of a browser.
+pub(crate) fn browser(name: &SandboxName, launch: &Launch, ca_pem: &str) -> ServiceSpec {
+    ServiceSpec {
+        name: name.clone(),
+        command: launch.command.clone(),
+        cwd: launch.cwd.clone(),
+        mounts: Vec::new(),
+        etc: browser_etc(ca_pem).into_iter().chain(launch.etc.iter().cloned()).collect(),
+        hostname: name.to_string(),
+        data: false,
+        tmp_bytes: TMP_BYTES,
+        shm_bytes: BROWSER_SHM_BYTES,
+        home_bytes: Some(BROWSER_HOME_BYTES),
+        seccomp: SeccompProfile::Browser,
+        limits: Limits { nproc: BROWSER_TASKS, ..Limits::default() },
+    }
+}
+
+/// What programs without a proxy setting need: the placed name server, and the deploy's authority as the only one there is.
+fn browser_etc(ca_pem: &str) -> Vec<(String, Vec<u8>)> {
+    vec![
+        ("resolv.conf".to_owned(), format!("nameserver {}\noptions timeout:5 attempts:1\n", DNS.ip()).into_bytes()),
+        (CA_BUNDLE.trim_start_matches("/etc/").to_owned(), ca_pem.as_bytes().to_vec()),
+    ]
+}
+
+/// Debian's path of the bundle, which curl and OpenSSL know.
+const CA_BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
+
+/// The variables of a command that runs beside a browser, so that each family of programs trusts the deploy's authority.
+pub(crate) fn exec_variables(in_browser: bool) -> Variables {
+    let mut variables = vec![("PATH", PATH), ("HOME", "/tmp"), ("LANG", "C.UTF-8")];
+    if in_browser {
+        variables[1] = ("HOME", crate::browser::HOME);
+        variables.extend([
+            ("SSL_CERT_FILE", CA_BUNDLE),
+            ("CURL_CA_BUNDLE", CA_BUNDLE),
+            ("REQUESTS_CA_BUNDLE", CA_BUNDLE),
+            ("NODE_EXTRA_CA_CERTS", CA_BUNDLE),
+        ]);
+    }
+    variables.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect()
+}
+
+/// Plans the probe of a sandbox (NET-6): the same isolation as what runs there, and our own program.
+pub(crate) fn probe(like: &ServiceSpec, host: &Host, names: &[String]) -> ServiceSpec {
+    let mut command = vec![OWN_PROGRAM.to_owned(), PROBE_COMMAND.to_owned()];
+    command.extend_from_slice(names);
+    ServiceSpec { command, cwd: "/".into(), mounts: vec![own_program(host)], data: false, ..like.clone() }
+}
+
+fn own_program(host: &Host) -> Mount {
+    Mount::ReadOnly { source: host.program.clone(), target: OWN_PROGRAM.into() }
+}
