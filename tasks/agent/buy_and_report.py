@@ -47,6 +47,23 @@ def tab(context: BrowserContext, url: str) -> Page:
     return page
 
 
+def buy(page: Page, product: str) -> tuple[str, str]:
+    """Searches the product, puts one into the cart and checks out; answers the order's number and total."""
+    page.get_by_role("searchbox", name="Search the shop").fill(product)
+    page.get_by_role("button", name="Search").click()
+    page.get_by_role("link", name=product).first.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(product)
+    page.get_by_role("main").get_by_role("button", name="Add to cart", exact=True).first.click()
+    expect(page.get_by_label("1 in the cart")).to_be_visible()
+    page.get_by_role("link", name="Cart").click()
+    page.get_by_role("link", name="Go to checkout").click()
+    page.get_by_role("button", name="Place order").click()
+    expect(page.get_by_role("status").filter(has_text="Thank you")).to_be_visible()
+    heading = page.get_by_role("heading", level=1).inner_text()
+    total = page.get_by_role("complementary", name="Summary").get_by_role("definition").last.inner_text()
+    return heading.removeprefix("Order "), total
+
+
 def report(page: Page, title: str, note: str) -> str:
     """Files an issue by the tracker's form; answers its address."""
     page.get_by_role("navigation").get_by_role("link", name="Create New").first.click()
