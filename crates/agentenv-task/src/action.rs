@@ -10,8 +10,6 @@ use crate::{check::Expectation, file::Place};
 
 /// Building nothing, a deploy is done in seconds; several slow sites may each take their `ready_timeout_s`.
 const DEPLOY_TIMEOUT: Duration = Duration::from_secs(300);
-/// Sites' own time for `ready` (SPEC §11).
-pub(crate) const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Loading is one request a site; large catalogues take a while.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(120);
 /// One request a site and one hidden page a browser.
@@ -212,14 +210,16 @@ impl Action {
 pub struct DeployEnv {
     /// The stored env.
     pub env: Name,
+    /// Its version; the latest without one.
+    pub version: Option<u64>,
     /// The unique name that the deploy gets.
     pub deploy_name: Option<Name>,
     /// `sandbox`, `compose` or `process`; the default without it.
     pub provider: Option<String>,
     /// Whether its websites' packets are recorded (CAP-1).
     pub capture_traffic: bool,
-    /// How long each site may take to be ready.
-    pub ready_timeout: Duration,
+    /// How long each site may take to be ready; what its env says without it.
+    pub ready_timeout: Option<Duration>,
 }
 
 /// A host program that a step runs.

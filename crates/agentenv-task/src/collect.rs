@@ -30,7 +30,7 @@ pub(crate) struct Found {
 pub(crate) fn find(folder: &Path) -> Found {
     let mut found = Found::default();
     match open(CWD, folder.as_os_str()) {
-        Ok(opened) => walk(opened, Path::new(""), 0, &mut found),
+        Ok(opened) => walk(&opened, Path::new(""), 0, &mut found),
         Err(Errno::NOENT) => {}
         Err(error) => found.left_out.push(format!("{}: {error}", folder.display())),
     }
@@ -42,8 +42,8 @@ fn open(at: impl rustix::fd::AsFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     openat(at, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }
 
-fn walk(folder: OwnedFd, path: &Path, depth: usize, found: &mut Found) {
-    let entries = match Dir::read_from(&folder) {
+fn walk(folder: &OwnedFd, path: &Path, depth: usize, found: &mut Found) {
+    let entries = match Dir::read_from(folder) {
         Ok(entries) => entries,
         Err(error) => return found.left_out.push(format!("`{}`: {error}", path.display())),
     };
@@ -55,7 +55,7 @@ fn walk(folder: OwnedFd, path: &Path, depth: usize, found: &mut Found) {
         let whole = path.join(name);
         let left_out =
             |found: &mut Found, why: &str| found.left_out.push(format!("`{}` is left out: {why}", whole.display()));
-        let Ok(stat) = statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+        let Ok(stat) = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile if stat.st_nlink > 1 => left_out(found, "it has other names (hard links)"),
             FileType::RegularFile if found.files.len() >= MAX_FILES => {
@@ -64,8 +64,8 @@ fn walk(folder: OwnedFd, path: &Path, depth: usize, found: &mut Found) {
             }
             FileType::RegularFile => found.files.push(whole),
             FileType::Directory if depth >= MAX_DEPTH => left_out(found, "it is nested too deep"),
-            FileType::Directory => match open(&folder, name) {
-                Ok(inner) => walk(inner, &whole, depth + 1, found),
+            FileType::Directory => match open(folder, name) {
+                Ok(inner) => walk(&inner, &whole, depth + 1, found),
                 Err(error) => left_out(found, &error.to_string()),
             },
             FileType::Symlink => left_out(found, "it is a symbolic link"),

@@ -12,7 +12,7 @@ use super::{
     reader::{At, Section, Source, list, to_json},
 };
 use crate::{
-    action::{Action, Check, DeployEnv, DeployStep, Program, READY_TIMEOUT, Step, StepKind},
+    action::{Action, Check, DeployEnv, DeployStep, Program, Step, StepKind},
     check::{Expectation, Pointer, Test, ValueAt},
 };
 
@@ -173,7 +173,7 @@ fn which_deploy(section: &Section<'_>, kind: StepKind, open: &mut Open) -> Optio
 }
 
 fn deploy_env(section: &Section<'_>) -> Option<DeployEnv> {
-    let env = section.required_parsed("env", Name::parse);
+    let env = section.required_parsed("env", env_and_version);
     let provider = section.string("provider");
     if let Some(provider) = provider.as_ref().filter(|provider| !PROVIDERS.contains(&provider.value.as_str())) {
         let accepted = format!("accepted are {}", list(&PROVIDERS));
@@ -183,9 +183,22 @@ fn deploy_env(section: &Section<'_>) -> Option<DeployEnv> {
         deploy_name: section.parsed("deploy_name", Name::parse).map(|name| name.value),
         provider: provider.map(|provider| provider.value),
         capture_traffic: section.boolean("capture_traffic").is_some_and(|capture| capture.value),
-        ready_timeout: section.seconds("ready_timeout_s").unwrap_or(READY_TIMEOUT),
-        env: env?.value,
+        ready_timeout: section.seconds("ready_timeout_s"),
+        version: env.as_ref().and_then(|env| env.value.1),
+        env: env?.value.0,
     })
+}
+
+/// An env as commands name it: `office`, or `office@3`.
+fn env_and_version(text: &str) -> Result<(Name, Option<u64>), String> {
+    let (name, version) = match text.split_once('@') {
+        None => (text, None),
+        Some((name, version)) => match version.parse() {
+            Ok(version) if version > 0 => (name, Some(version)),
+            _ => return Err(format!("`{version}` is not a version; accepted is a number from 1, as `{name}@3`")),
+        },
+    };
+    Ok((Name::parse(name).map_err(|error| error.to_string())?, version))
 }
 
 fn data(section: &Section<'_>, read: &ReadFile<'_>) -> Option<BTreeMap<Name, Value>> {

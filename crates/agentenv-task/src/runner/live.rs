@@ -79,7 +79,7 @@ impl<'a> Live<'a> {
         self.record.steps[index].state = StepState::Running;
         self.record.steps[index].started_at = Some(time);
         let intended = self.intend(index, task);
-        let mut result = self.save().await.map_err(unrecorded);
+        let mut result = self.save().await.map_err(|error| unrecorded(&error));
         if result.is_ok() {
             self.runner.events.send(&Event::StepStarted {
                 time,
@@ -95,7 +95,7 @@ impl<'a> Live<'a> {
         }
         let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.record.steps[index].end(Timestamp::now(), duration_ms, result.as_ref().err());
-        let saved = self.save().await.map_err(unrecorded);
+        let saved = self.save().await.map_err(|error| unrecorded(&error));
         result = result.and(saved);
         self.runner.events.send(&Event::StepDone {
             time: Timestamp::now(),
@@ -331,7 +331,7 @@ pub(super) fn timed_out(limit: Duration) -> Failure {
         .hint("give the step a longer `timeout_s`")
 }
 
-fn unrecorded(error: LogError) -> Failure {
+fn unrecorded(error: &LogError) -> Failure {
     Failure::new(Outcome::InfrastructureError, format!("the run's record could not be kept: {error}"))
         .hint("see that the disk is not full, then run the task again")
 }

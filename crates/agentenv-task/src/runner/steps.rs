@@ -88,10 +88,14 @@ impl Live<'_> {
 
     async fn deploy_env(&mut self, index: usize, step: &DeployEnv, deadline: Instant) -> Result<(), Failure> {
         let at = DeployStep(index);
+        let mut step = step.clone();
+        // What was planned is what is deployed, also where a newer version was put meanwhile.
+        let planned = self.deploy_record(at).and_then(|entry| entry.versions.iter().find(|(env, _)| *env == step.env));
+        step.version = planned.map(|(_, version)| *version).or(step.version);
         let request = DeployRequest {
             deploy: self.id(at)?,
             run: self.record.run.clone(),
-            step: step.clone(),
+            step,
             deadline,
             progress: StepProgress::new(self.runner.events.clone(), index),
         };

@@ -31,7 +31,7 @@ async fn row_67_a_runner_killed_at_every_point_leaves_a_true_record_and_recovery
     let calls = calls_of_a_whole_run().await;
     for number in 0..calls.len() {
         for fault in [Fault::Hang, Fault::HangAfter] {
-            let fakes = Fakes::default().with(|world| drop(world.faults.insert(number, fault)));
+            let fakes = Fakes::default().fault(number, fault);
             let home = tempfile::tempdir().unwrap();
             crash(&fakes, home.path()).await;
             let what = format!("{} {fault:?}", calls[number]);
@@ -54,7 +54,7 @@ async fn row_67_a_runner_killed_at_every_point_leaves_a_true_record_and_recovery
             assert!(!runner.is_alive(&record), "{what}");
             let last_save = calls.len() - 1 == number && fault == Fault::HangAfter;
             assert_eq!(record.state == RunState::Done, last_save, "{what}");
-            assert_eq!(abandoned_runs(&runner.home), [record.run.clone()], "{what}");
+            assert_eq!(abandoned_runs(&runner.home), std::slice::from_ref(&record.run), "{what}");
 
             let recovered = runner.resume(&record.run).await.unwrap();
             assert_eq!(recovered.changed, !last_save, "{what}");
@@ -111,7 +111,7 @@ async fn row_68_recovery_killed_at_every_point_is_taken_up_again() {
 async fn a_run_that_goes_on_is_not_touched() {
     let calls = calls_of_a_whole_run().await;
     let load = calls.iter().position(|call| call == "load").unwrap();
-    let fakes = Fakes::default().with(|world| drop(world.faults.insert(load, Fault::Hang)));
+    let fakes = Fakes::default().fault(load, Fault::Hang);
     let home = tempfile::tempdir().unwrap();
     let task = planned(&fakes, STEPS).await;
     let (_sender, stop) = stop();
@@ -141,7 +141,7 @@ async fn a_run_killed_in_its_teardown_keeps_its_outcome() {
     {
         // Where the check fails, reset_env and its two saves are left out.
         let close = if outcome == Outcome::Passed { close } else { close - 3 };
-        let fakes = Fakes::default().with(|world| drop(world.faults.insert(close, Fault::Hang)));
+        let fakes = Fakes::default().fault(close, Fault::Hang);
         let home = tempfile::tempdir().unwrap();
         let task = planned(&fakes, &steps).await;
         let (_sender, stop) = stop();

@@ -63,6 +63,13 @@ impl Fakes {
         self.clone()
     }
 
+    /// Makes the call of this number do something else.
+    pub fn fault(&self, number: usize, fault: Fault) -> Self {
+        self.with(|world| {
+            world.faults.insert(number, fault);
+        })
+    }
+
     pub fn runner(&self, home: &std::path::Path) -> Runner {
         let events = self.clone();
         let sink = Events::to(move |event| events.0.lock().unwrap().events.push(event.clone()));

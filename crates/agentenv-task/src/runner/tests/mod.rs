@@ -4,7 +4,7 @@ mod programs;
 
 use std::{path::Path, time::Duration};
 
-use agentenv_protocol::{ExitCode, control::DeployState};
+use agentenv_protocol::ExitCode;
 use fakes::{Fakes, Fault};
 use serde_json::json;
 
@@ -128,7 +128,7 @@ async fn each_call_that_fails_ends_the_task_with_its_outcome_and_a_teardown() {
             (Fault::Hang, Outcome::TimedOut),
             (Fault::HangAfter, Outcome::TimedOut),
         ] {
-            let fakes = Fakes::default().with(|world| drop(world.faults.insert(number, fault)));
+            let fakes = Fakes::default().fault(number, fault);
             let record = run(&fakes, STEPS).await;
             assert_eq!(record.outcome, Some(outcome), "{call} {fault:?}");
             let failed = record.steps.iter().find(|step| step.outcome == Some(outcome)).unwrap();
@@ -151,7 +151,7 @@ async fn row_70_a_record_that_cannot_be_kept_stops_the_effect_that_it_announces(
         fakes.0.lock().unwrap().calls.clone()
     };
     for (number, call) in calls.iter().enumerate().filter(|(_, call)| *call == "create" || *call == "update") {
-        let fakes = Fakes::default().with(|world| drop(world.faults.insert(number, Fault::Fail)));
+        let fakes = Fakes::default().fault(number, Fault::Fail);
         let home = tempfile::tempdir().unwrap();
         let task = planned(&fakes, STEPS).await;
         let (_sender, stop) = stop();
@@ -207,7 +207,7 @@ async fn a_request_to_stop_ends_any_step_and_still_tears_down() {
         if call == "create" || call == "update" {
             continue;
         }
-        let fakes = Fakes::default().with(|world| drop(world.faults.insert(number, Fault::HangAfter)));
+        let fakes = Fakes::default().fault(number, Fault::HangAfter);
         let home = tempfile::tempdir().unwrap();
         let task = planned(&fakes, STEPS).await;
         let (sender, stop) = stop();
@@ -235,7 +235,7 @@ async fn a_deploy_that_cannot_be_closed_is_named_and_does_not_replace_the_outcom
         world.calls.iter().position(|call| call.starts_with("close")).unwrap()
     };
     for fault in [Fault::Fail, Fault::Hang] {
-        let fakes = Fakes::default().with(|world| drop(world.faults.insert(last, fault)));
+        let fakes = Fakes::default().fault(last, fault);
         let record = run(&fakes, steps).await;
         assert_eq!(record.outcome, Some(Outcome::Passed));
         assert_eq!(record.deploys[0].state, RunDeployState::CloseFailed);
@@ -309,12 +309,11 @@ deploy = "two"
     "#);
     assert!(fakes.0.lock().unwrap().calls.is_empty());
     assert_eq!(Outcome::Passed.exit_code(), ExitCode::Done);
-    drop(DeployState::Ready);
 }
 
 #[tokio::test(start_paused = true)]
 async fn steps_have_times_by_a_clock_that_nobody_sets() {
-    let fakes = Fakes::default().with(|world| drop(world.faults.insert(2, Fault::Hang)));
+    let fakes = Fakes::default().fault(2, Fault::Hang);
     let record = run(&fakes, &STEPS.replace("env = \"office\"", "env = \"office\"\ntimeout_s = 7")).await;
     assert_eq!(record.steps[0].duration_ms, Some(7000));
     assert_eq!(record.steps[0].message.as_deref(), Some("it was not done within 7 s"));

@@ -142,7 +142,7 @@ async fn row_72_a_file_that_is_not_stored_is_named_and_the_others_are() {
     let script = r#"for n in 1 2 3; do echo $n > "$AGENTENV_OUTPUT_DIR/$n.txt"; done"#;
     // create, save, deploy, save, save, then the two logs and the three files, each followed by a save.
     for (fault, number) in [(Fault::Fail, 11), (Fault::Fail, 9)] {
-        let fakes = Fakes::default().with(|world| drop(world.faults.insert(number, fault)));
+        let fakes = Fakes::default().fault(number, fault);
         let home = tempfile::tempdir().unwrap();
         let record = run_in(&fakes, home.path(), &shell("agent", script, "")).await;
         assert_eq!(fakes.0.lock().unwrap().calls[number], "put_file");

@@ -1,0 +1,58 @@
+use agentenv_protocol::Home;
+use agentenv_task::RunRecord;
+use serde_json::json;
+
+use super::*;
+
+fn record() -> RunRecord {
+    let step = |kind: &str, state: &str, outcome: Option<&str>| {
+        let began = (state == "done" || state == "running").then_some("2026-11-29T15:00:01Z");
+        let ended = (state == "done").then_some("2026-11-29T15:00:03.5Z");
+        json!({
+            "name": null, "kind": kind, "state": state, "timeout_s": 60.0, "started_at": began, "ended_at": ended,
+            "duration_ms": ended.map(|_| 2500), "outcome": outcome,
+        })
+    };
+    let mut failed = step("check", "done", Some("failed"));
+    failed["name"] = json!("ada bought it");
+    failed["message"] = json!("shop /orders: nothing is there");
+    failed["log"] = json!(["last words"]);
+    failed["warnings"] = json!(["`link` is left out: it is a symbolic link"]);
+    let artifact = json!({
+        "id": "a-000000000000", "name": "step-2-stdout.log", "media_type": "text/plain", "size": 1234, "sha256": "",
+        "step": 1,
+    });
+    let deploy = json!({
+        "deploy": "d-000000000000", "env": "office", "step": 0, "state": "closed", "provider": "sandbox", "live": false,
+        "versions": [["office", 1]], "info": null,
+    });
+    serde_json::from_value(json!({
+        "format": 1, "run": "r-000000000000", "task": "buy", "file": "/tasks/buy.toml", "goal": "g", "state": "done",
+        "outcome": "failed", "reason": "step 2 ada bought it: shop /orders: nothing is there", "interrupted": null,
+        "created_at": "2026-11-29T15:00:00Z", "ended_at": "2026-11-29T15:01:05Z",
+        "runner": { "pid": 1, "version": "0.1.0" },
+        "steps": [step("deploy_env", "done", Some("passed")), failed, step("close_env", "skipped", None)],
+        "deploys": [deploy], "teardown": null, "context": { "metadata": {} }, "artifacts": [artifact],
+        "warnings": ["something is odd"],
+    }))
+    .expect("a record")
+}
+
+#[test]
+fn a_finished_run() {
+    insta::assert_snapshot!(show(&Home::at("/home"), &record(), false), @"");
+}
+
+#[test]
+fn an_interrupted_run_says_so() {
+    let mut record = record();
+    record.state = RunState::Running;
+    (record.outcome, record.reason, record.ended_at) = (None, None, None);
+    record.steps[1].state = StepState::Running;
+    record.steps[1].outcome = None;
+    record.artifacts.clear();
+    record.warnings.clear();
+    record.deploys.clear();
+    insta::assert_snapshot!(show(&Home::at("/home"), &record, false), @"");
+    insta::assert_snapshot!(list(&[Entry::of(&record, false), Entry::of(&record, true)]), @"");
+}
