@@ -14,7 +14,7 @@ use crate::{
     init::open_namespace,
     kernel::{self, Kernel},
     messages::{Create, Report},
-    network, privileges, root,
+    network, privileges, quota, root,
     seccomp::Filters,
     wire,
 };
@@ -60,6 +60,7 @@ fn prepare(
     })?;
     kernel.call("unshare", || kernel::unshare(UnshareFlags::NEWNET | UnshareFlags::NEWNS))?;
     kernel.at("chdir", "/", || rustix::process::chdir("/"))?;
+    quota::set(kernel, create.network)?;
     network::build(kernel, create.network)?;
     if let Some(data) = create.data {
         root::park_data(kernel, data.bytes)?;

@@ -32,6 +32,7 @@ mod network;
 mod privileges;
 pub mod process;
 mod program;
+mod quota;
 mod root;
 mod sandbox;
 mod seccomp;

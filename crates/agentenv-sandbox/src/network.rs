@@ -54,8 +54,8 @@ fn link_index(name: &str) -> Result<u32, Errno> {
     rustix::net::netdevice::name_to_index(&any, name)
 }
 
-/// Writes a setting of this network namespace. A setting that doesn't exist (a kernel without IPv6) needs no writing.
-fn sysctl(kernel: Kernel, setting: &str, value: &str) -> Result<(), Failure> {
+/// Writes a setting of this namespace. A setting that doesn't exist (a kernel without IPv6) needs no writing.
+pub(crate) fn sysctl(kernel: Kernel, setting: &str, value: &str) -> Result<(), Failure> {
     let path = format!("/proc/sys/{setting}");
     kernel.at("write", &path, || match fs::write(&path, value) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),

@@ -57,8 +57,8 @@ fn run(kernel: Kernel, program: &Program, streams: &Streams) -> Result<std::conv
     for (at, stream) in (0..).zip(&streams.stdio) {
         kernel.call("dup2", || kernel::place(stream.as_fd(), at))?;
     }
-    // Rust ignores it from its start, and exec would keep that.
-    kernel::default_signal(libc::SIGPIPE);
+    // What is ignored stays ignored across exec: Rust ignores SIGPIPE, and whoever started us may have left more.
+    (1..=libc::SIGRTMAX()).for_each(kernel::default_signal);
     kernel.call("sigprocmask", || kernel::block_signals(&[]))?;
     let variables = variables(kernel, streams.environment.as_fd())?;
     rustix::process::chdir(&program.cwd)

@@ -1,3 +1,47 @@
-//! The sandbox, for real: namespaces, mounts, filters.
+//! The sandbox, for real: namespaces, mounts, filters, Chromium. Runs as root and as an ordinary user.
+//!
+//! The spawner is this program started again, and so is what attacks a sandbox from inside; hence a `main` of its own.
 
-fn main() {}
+mod attacks;
+mod faults;
+mod lifecycle;
+mod network;
+mod probe;
+mod programs;
+mod support;
+
+use libtest_mimic::{Arguments, Trial};
+
+fn main() {
+    let words: Vec<String> = std::env::args().collect();
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [_, agentenv_sandbox::SPAWNER_COMMAND, marker] => faults::spawner(marker),
+        [_, probe::COMMAND, ref probe @ ..] => probe::run(probe),
+        _ => {}
+    }
+    let tests = [attacks::tests(), faults::tests(), lifecycle::tests(), network::tests(), programs::tests()];
+    libtest_mimic::run(&Arguments::from_args(), tests.concat_trials()).exit();
+}
+
+trait Concat {
+    fn concat_trials(self) -> Vec<Trial>;
+}
+
+impl<const N: usize> Concat for [Vec<Trial>; N] {
+    fn concat_trials(self) -> Vec<Trial> {
+        self.into_iter().flatten().collect()
+    }
+}
+
+/// Lists functions as tests under their own names.
+macro_rules! trials {
+    ($($name:ident),* $(,)?) => {
+        pub fn tests() -> Vec<libtest_mimic::Trial> {
+            vec![$(libtest_mimic::Trial::test(
+                concat!(module_path!(), "::", stringify!($name)).replace("sandbox::", ""),
+                || { $name(); Ok(()) },
+            )),*]
+        }
+    };
+}
+pub(crate) use trials;
