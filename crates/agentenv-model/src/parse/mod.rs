@@ -104,7 +104,11 @@ fn read(reader: &mut Reader<'_>, flags: &Flags) -> Option<EnvFile> {
     let document = match Document::parse(reader.text()) {
         Ok(document) => document,
         Err(error) => {
-            let message = error.message().lines().collect::<Vec<_>>().join(", ");
+            let mut message = error.message().lines().collect::<Vec<_>>().join(", ");
+            let written = reader.written(error.span());
+            if !written.is_empty() {
+                message = format!("`{written}`: {message}");
+            }
             reader.problem(reader.place(error.span()), message, "accepted: TOML 1.0");
             return None;
         }

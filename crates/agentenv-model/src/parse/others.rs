@@ -97,6 +97,7 @@ fn size(reader: &mut Reader<'_>, root: &mut Section<'_>, key: &'static str, defa
 
 pub(super) fn multi(reader: &mut Reader<'_>, root: &mut Section<'_>) -> MultiFile {
     let mut names: Vec<Name> = Vec::new();
+    let problems_before = reader.problem_count();
     let mut read = |reader: &mut Reader<'_>, key| {
         let found = root.take(key);
         found.map(|found| members(reader, &found, &mut names)).unwrap_or_default()
@@ -104,7 +105,7 @@ pub(super) fn multi(reader: &mut Reader<'_>, root: &mut Section<'_>) -> MultiFil
     let websites = read(reader, "websites");
     let computers = read(reader, "computers");
     let browsers = read(reader, "browsers");
-    if names.is_empty() && websites.len() + computers.len() + browsers.len() == 0 {
+    if websites.len() + computers.len() + browsers.len() == 0 && reader.problem_count() == problems_before {
         let hint =
             "accepted: at least one of `websites`, `computers`, `browsers`, each an array of names of stored envs";
         reader.problem(reader.start(), "the multi env has no members", hint);

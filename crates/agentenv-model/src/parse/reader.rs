@@ -59,6 +59,10 @@ impl<'a> Reader<'a> {
         self.problems.push(Problem::new(place, message, hint));
     }
 
+    pub(super) fn problem_count(&self) -> usize {
+        self.problems.len()
+    }
+
     /// The start of the file, for what is missing.
     pub(super) fn start(&self) -> Place {
         self.place(Some(0..0))
@@ -80,6 +84,11 @@ impl<'a> Reader<'a> {
         if item.is_table() || item.is_array_of_tables() {
             return "a table".to_owned();
         }
+        self.written(span)
+    }
+
+    /// The text at a place, in one line.
+    pub(super) fn written(&self, span: Option<Range<usize>>) -> String {
         let text = span.and_then(|span| self.text.get(span)).unwrap_or_default();
         let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
         match line.char_indices().nth(MAX_SHOWN_LEN) {
