@@ -9,7 +9,7 @@ use std::{
 use agentenv_protocol::{HostName, Name, SandboxName, operation};
 use http::{Method, Request, Response};
 use hyper::body::Incoming;
-use tokio::net::TcpStream;
+use tokio::{net::TcpStream, sync::Semaphore};
 
 use crate::{
     AddressBook, Authority, DeniedLog, DenyReason, Role, SiteTable, Sites, Verdict,
@@ -74,6 +74,7 @@ impl BrowserNetHandle {
 struct Net {
     config: BrowserNet,
     life: Life,
+    tunnels: Arc<Semaphore>,
 }
 
 /// What a connection stands for: one name over one scheme.
@@ -96,23 +97,25 @@ impl BrowserNet {
             book: self.book.clone(),
             denied: self.denied.clone(),
         };
-        let net = Arc::new(Net { config: self, life: life.clone() });
+        let tunnels = Arc::new(Semaphore::new(self.sites.limits().tunnels));
+        let span = tracing::info_span!("browser_net", sandbox = %self.sandbox);
+        let net = Arc::new(Net { config: self, life: life.clone(), tunnels });
         if let Some(socket) = sockets.dns_udp {
             resolver.clone().serve_udp(socket, &life)?;
         }
         if let Some(listener) = sockets.dns_tcp {
-            serve::accept(listener, &life, move |stream| resolver.clone().serve_tcp(stream))?;
+            serve::accept(listener, &life, span.clone(), move |stream| resolver.clone().serve_tcp(stream))?;
         }
         if let Some(listener) = sockets.https {
             let net = net.clone();
-            serve::accept(listener, &life, move |stream| net.clone().placed(stream, true))?;
+            serve::accept(listener, &life, span.clone(), move |stream| net.clone().placed(stream, true))?;
         }
         if let Some(listener) = sockets.http {
             let net = net.clone();
-            serve::accept(listener, &life, move |stream| net.clone().placed(stream, false))?;
+            serve::accept(listener, &life, span.clone(), move |stream| net.clone().placed(stream, false))?;
         }
         if let Some(listener) = sockets.forward_port {
-            serve::accept(listener, &life, move |stream| net.clone().forward_port(stream))?;
+            serve::accept(listener, &life, span, move |stream| net.clone().forward_port(stream))?;
         }
         Ok(BrowserNetHandle { owner })
     }

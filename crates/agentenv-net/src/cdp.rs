@@ -126,9 +126,9 @@ impl CdpGate {
     }
 
     /// Takes a place for a new connection, once nothing holds the browser's door.
-    pub(crate) async fn enter(&self, browser: &Name) -> Result<Session, ProxyError> {
+    async fn enter(&self, browser: &Name) -> Result<Session, ProxyError> {
         let door = self.browsers.get(browser).ok_or(ProxyError::NoRoute)?;
-        let place = self.places.clone().try_acquire_owned().map_err(|_| ProxyError::Busy)?;
+        let place = self.places.clone().try_acquire_owned().map_err(|_| ProxyError::Busy("connections to browsers"))?;
         let mut watched = door.subscribe();
         let deadline = Instant::now() + self.limits.browser;
         loop {
@@ -151,8 +151,43 @@ impl CdpGate {
         }
     }
 
-    /// Asks DevTools over HTTP; tries again while the browser isn't there, up to the limit.
+    /// Does `work` with a browser; once more with the next one, if the browser's connections are closed meanwhile.
+    async fn with_browser<'a, T>(
+        &'a self,
+        browser: &'a Name,
+        work: impl Fn() -> BoxFuture<'a, Result<T, ProxyError>>,
+    ) -> Result<(Session, T), ProxyError> {
+        loop {
+            let session = self.enter(browser).await?;
+            tokio::select! {
+                done = work() => return Ok((session, done?)),
+                _ = session.closed() => {}
+            }
+        }
+    }
+
+    /// Asks DevTools over HTTP.
     pub(crate) async fn ask<'a>(
+        &'a self,
+        browser: &'a Name,
+        method: Method,
+        target: &'a str,
+    ) -> Result<Response<Bytes>, ProxyError> {
+        let (_, answer) = self.with_browser(browser, || self.ask_now(browser, method.clone(), target).boxed()).await?;
+        Ok(answer)
+    }
+
+    /// Opens a WebSocket to DevTools.
+    pub(crate) async fn connect<'a>(
+        &'a self,
+        browser: &'a Name,
+        path: &'a str,
+    ) -> Result<(Session, WebSocketStream<TcpStream>), ProxyError> {
+        self.with_browser(browser, || self.connect_now(browser, path).boxed()).await
+    }
+
+    /// Asks; tries again while the browser isn't there, up to the limit.
+    async fn ask_now<'a>(
         &'a self,
         browser: &'a Name,
         method: Method,
@@ -174,8 +209,8 @@ impl CdpGate {
         .await
     }
 
-    /// Opens a WebSocket to DevTools. The browser's own endpoint is looked up each time: its id changes when it restarts.
-    pub(crate) async fn connect<'a>(
+    /// Connects. The browser's own endpoint is looked up each time: its id changes when it restarts.
+    async fn connect_now<'a>(
         &'a self,
         browser: &'a Name,
         path: &str,
@@ -208,7 +243,7 @@ impl CdpGate {
     }
 
     async fn browser_endpoint(&self, browser: &Name) -> Result<String, ProxyError> {
-        let version = self.ask(browser, Method::GET, "/json/version").await?;
+        let version = self.ask_now(browser, Method::GET, "/json/version").await?;
         let version: serde_json::Value = serde_json::from_slice(version.body()).unwrap_or_default();
         let url = version["webSocketDebuggerUrl"].as_str().and_then(|url| url.parse::<http::Uri>().ok());
         let upstream = Upstream::DevTools { browser: browser.clone() };

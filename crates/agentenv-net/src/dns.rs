@@ -16,7 +16,7 @@ use crate::{
     AddressBook, DeniedLog, DenyReason, SiteTable, Verdict, decide,
     decide::printable,
     life::Life,
-    limits::{DNS_TCP_BYTES, DNS_TCP_QUESTIONS, DNS_TCP_WAIT, DNS_TTL_S, DNS_UDP_BYTES},
+    limits::{ACCEPT_BACKOFF, DNS_TCP_BYTES, DNS_TCP_QUESTIONS, DNS_TCP_WAIT, DNS_TTL_S, DNS_UDP_BYTES},
 };
 
 #[cfg(test)]
@@ -122,7 +122,7 @@ impl Resolver {
                     // An answer's ICMP error comes back here and says nothing about the socket.
                     Err(error) => {
                         tracing::debug!(%error, "DNS receive failed");
-                        tokio::task::yield_now().await;
+                        tokio::time::sleep(ACCEPT_BACKOFF.0).await;
                     }
                 }
             }

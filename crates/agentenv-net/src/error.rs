@@ -46,8 +46,8 @@ pub(crate) enum ProxyError {
     BrowserAway(Name),
     #[error("browser `{browser}` answered {status}")]
     Browser { browser: Name, status: StatusCode },
-    #[error("too many connections to browsers")]
-    Busy,
+    #[error("too many {0} at a time")]
+    Busy(&'static str),
     #[error("an answer could not be made: {0}")]
     Internal(#[from] http::Error),
 }
@@ -69,7 +69,7 @@ impl ProxyError {
             | Self::Slow(_)
             | Self::BrowserAway(_)
             | Self::Browser { .. } => Fault::Site,
-            Self::Busy | Self::Internal(_) => Fault::Gateway,
+            Self::Busy(_) | Self::Internal(_) => Fault::Gateway,
         }
     }
 
@@ -83,7 +83,7 @@ impl ProxyError {
             Self::Denied { .. } => StatusCode::FORBIDDEN,
             Self::Down(..) | Self::Garbage(..) | Self::Nonsense(..) => StatusCode::BAD_GATEWAY,
             Self::Slow(_) => StatusCode::GATEWAY_TIMEOUT,
-            Self::BrowserAway(_) | Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            Self::BrowserAway(_) | Self::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Browser { status, .. } => *status,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }

@@ -94,7 +94,8 @@ impl GatewayBuilder {
             life: owner.life(),
         });
         let served = state.clone();
-        serve::accept(listener, &owner.life(), move |stream| served.clone().serve(stream))?;
+        let span = tracing::info_span!("gateway", %address);
+        serve::accept(listener, &owner.life(), span, move |stream| served.clone().serve(stream))?;
         Ok(Gateway { address, state, owner })
     }
 }

@@ -94,6 +94,7 @@ mod oneshot;
 mod serve;
 mod site_client;
 mod sites;
+mod stall;
 mod upstream;
 
 pub use addresses::AddressBook;

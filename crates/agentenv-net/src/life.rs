@@ -3,6 +3,7 @@
 use std::{convert::Infallible, future::Future, time::Duration};
 
 use tokio::sync::{mpsc, watch};
+use tracing::Instrument;
 
 /// Where the tasks of an owner are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,19 +67,20 @@ impl Life {
         self.reached(Phase::Draining).await;
     }
 
-    /// Runs a task that is dropped when the grace period is over.
+    /// Runs a task, in the span of whoever starts it, that is dropped when the grace period is over.
     pub(crate) fn spawn<F>(&self, task: F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
         let life = self.clone();
-        tokio::spawn(async move {
+        let until_ended = async move {
             tokio::select! {
                 () = task => {}
                 () = life.reached(Phase::Ended) => {}
             }
             drop(life);
-        });
+        };
+        tokio::spawn(until_ended.in_current_span());
     }
 }
 

@@ -54,7 +54,7 @@ pub(crate) const DENIED_HOST_CHARS: usize = 255;
 /// Bytes of one copy of a relay.
 pub(crate) const RELAY_BYTES: usize = 16 * 1024;
 
-/// The waits that a composing crate or a test may shorten; the defaults are what runs.
+/// The waits and numbers that a composing crate or a test may lower; the defaults are what runs.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Until a connection to a site is made: it is on this machine.
@@ -73,6 +73,10 @@ pub struct Limits {
     pub browser: Duration,
     /// Requests and connections under way may take this long to end after a shutdown began.
     pub grace: Duration,
+    /// Connections to one website at a time; further requests to it wait for one, as long as for its answer.
+    pub site_connections: usize,
+    /// Tunnels of one forward port at a time; further ones get 503.
+    pub tunnels: usize,
 }
 
 impl Default for Limits {
@@ -86,6 +90,9 @@ impl Default for Limits {
             write: Duration::from_secs(120),
             browser: Duration::from_secs(30),
             grace: Duration::from_secs(2),
+            // A quarter of what a service may have open, so that it can always answer the supervisor.
+            site_connections: 256,
+            tunnels: LISTENER_CONNECTIONS,
         }
     }
 }

@@ -9,7 +9,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -21,11 +21,11 @@ use hyper::{
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::{Notify, Semaphore},
-    time::Sleep,
 };
+use tracing::{Instrument, Span};
 
 use crate::{
     Limits,
@@ -36,10 +36,11 @@ use crate::{
         ACCEPT_BACKOFF, HEAD_BYTES, HEAD_FIELDS, HTTP1_BUFFER_BYTES, HTTP2_PENDING_RESETS, HTTP2_STREAMS,
         LISTENER_CONNECTIONS,
     },
+    stall::Stall,
 };
 
-/// Hands every accepted connection to `on`, until the drain signal.
-pub(crate) fn accept<F, C>(listener: StdTcpListener, life: &Life, on: F) -> io::Result<()>
+/// Hands every accepted connection to `on`, within the span, until the drain signal.
+pub(crate) fn accept<F, C>(listener: StdTcpListener, life: &Life, span: Span, on: F) -> io::Result<()>
 where
     F: Fn(TcpStream) -> C + Send + 'static,
     C: Future<Output = ()> + Send + 'static,
@@ -47,7 +48,7 @@ where
     listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;
     let tasks = life.clone();
-    life.spawn(async move {
+    let accepting = async move {
         let places = Arc::new(Semaphore::new(LISTENER_CONNECTIONS));
         let mut backoff = ACCEPT_BACKOFF.0;
         loop {
@@ -65,6 +66,7 @@ where
                     // Answers are written whole; waiting for more only adds time.
                     let _ = stream.set_nodelay(true);
                     let connection = on(stream);
+                    // In the span of this loop.
                     tasks.spawn(async move {
                         connection.await;
                         drop(place);
@@ -79,7 +81,8 @@ where
                 }
             }
         }
-    });
+    };
+    life.spawn(accepting.instrument(span));
     Ok(())
 }
 
@@ -227,63 +230,5 @@ impl http_body::Body for Counted {
 
     fn size_hint(&self) -> http_body::SizeHint {
         self.body.size_hint()
-    }
-}
-
-/// Ends a connection whose peer takes nothing of what is written to it (row 63).
-pub(crate) struct Stall<T> {
-    io: T,
-    wait: Duration,
-    timer: Option<Pin<Box<Sleep>>>,
-}
-
-impl<T> Stall<T> {
-    pub(crate) fn new(io: T, wait: Duration) -> Self {
-        Self { io, wait, timer: None }
-    }
-
-    fn watch<R>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
-        if written.is_ready() {
-            self.timer = None;
-            return written;
-        }
-        let wait = self.wait;
-        ready!(self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(wait))).as_mut().poll(cx));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer takes nothing")))
-    }
-}
-
-impl<T: AsyncRead + Unpin> AsyncRead for Stall<T> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_read(cx, buf)
-    }
-}
-
-impl<T: AsyncWrite + Unpin> AsyncWrite for Stall<T> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.io).poll_write(cx, data);
-        self.watch(cx, written)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        data: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.io).poll_write_vectored(cx, data);
-        self.watch(cx, written)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = Pin::new(&mut self.io).poll_flush(cx);
-        self.watch(cx, flushed)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
     }
 }

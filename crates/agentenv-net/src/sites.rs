@@ -9,7 +9,12 @@ use agentenv_protocol::{HostName, Name};
 use http::{HeaderValue, Request, Uri};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
-use tokio::{net::TcpStream, sync::watch, time::Instant};
+use tokio::{
+    net::TcpStream,
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    time::Instant,
+};
+use tracing::Instrument;
 
 use crate::{
     Dial, Limits, Role, Upstream,
@@ -47,14 +52,21 @@ pub(crate) struct Site {
     /// Counts the cuts: connections end when it changes.
     cuts: watch::Sender<u64>,
     idle: [Mutex<Vec<Idle>>; 2],
+    places: Arc<Semaphore>,
 }
 
-type Sender = SendRequest<Body>;
+/// A connection to a service of a site.
+struct Connection {
+    sender: SendRequest<Body>,
+    /// The count of cuts when it was made.
+    cut: u64,
+    /// One of the site's places; kept as long as anything of the connection is.
+    place: Arc<OwnedSemaphorePermit>,
+}
 
 struct Idle {
-    sender: Sender,
+    connection: Connection,
     since: Instant,
-    cut: u64,
 }
 
 impl Sites {
@@ -64,10 +76,13 @@ impl Sites {
             let host = website.host.as_ref().map_or(website.name.as_str(), HostName::as_str);
             let host =
                 HeaderValue::from_str(host).expect("names and host names are ASCII letters, digits, `-`, `_`, `.`");
-            let site = Site { pages: website.pages, host, cuts: watch::Sender::new(0), idle: Default::default() };
+            let places = Arc::new(Semaphore::new(limits.site_connections));
+            let site =
+                Site { pages: website.pages, host, cuts: watch::Sender::new(0), idle: Default::default(), places };
             (website.name, site)
         });
-        Arc::new(Self { dial, limits, sites: sites.collect() })
+        let sites = sites.collect();
+        Arc::new(Self { dial, limits, sites })
     }
 
     /// Ends every connection to a website, of the gateway and of all browsers: pooled ones, requests under way, WebSockets.
@@ -111,8 +126,11 @@ impl Sites {
         }
     }
 
-    /// A connection to a service of a site, with HTTP/1.1 on it. The connection ends when the site is cut.
-    async fn open(&self, site: &Site, upstream: &Upstream) -> Result<(Sender, u64), ProxyError> {
+    /// A connection to a service of a site, with HTTP/1.1 on it. It ends when the site is cut.
+    async fn open(&self, site: &Site, upstream: &Upstream) -> Result<Connection, ProxyError> {
+        let place = tokio::time::timeout(self.limits.answer, site.places.clone().acquire_owned()).await;
+        let Ok(Ok(place)) = place else { return Err(ProxyError::Slow(upstream.clone())) };
+        let place = Arc::new(place);
         let mut cuts = site.cuts.subscribe();
         let cut = *cuts.borrow_and_update();
         let stream = self.connect(upstream).await?;
@@ -122,14 +140,17 @@ impl Sites {
             .handshake(TokioIo::new(stream))
             .await
             .map_err(|error| ProxyError::Garbage(upstream.clone(), error))?;
+        let held = place.clone();
         // Ends by itself when the sender and the answer's body are gone.
-        tokio::spawn(async move {
+        let driver = async move {
             tokio::select! {
                 _ = connection.with_upgrades() => {}
                 _ = cuts.changed() => {}
             }
-        });
-        Ok((sender, cut))
+            drop(held);
+        };
+        tokio::spawn(driver.in_current_span());
+        Ok(Connection { sender, cut, place })
     }
 }
 
@@ -151,19 +172,21 @@ impl Site {
     }
 
     /// The connection that was used last, if one is still good.
-    fn reuse(&self, service: Role) -> Option<(Sender, u64)> {
+    fn reuse(&self, service: Role) -> Option<Connection> {
         let mut pool = self.pool(service);
-        pool.retain(|idle| idle.since.elapsed() < POOL_IDLE_FOR && !idle.sender.is_closed() && idle.cut == self.now());
+        pool.retain(|idle| {
+            let Connection { sender, cut, .. } = &idle.connection;
+            idle.since.elapsed() < POOL_IDLE_FOR && !sender.is_closed() && *cut == self.now()
+        });
         // Not yet ready means that the last answer's end is still on its way; leave it for the next one.
-        let place = pool.iter().rposition(|idle| idle.sender.is_ready())?;
-        let idle = pool.remove(place);
-        Some((idle.sender, idle.cut))
+        let place = pool.iter().rposition(|idle| idle.connection.sender.is_ready())?;
+        Some(pool.remove(place).connection)
     }
 
-    fn keep(&self, service: Role, sender: Sender, cut: u64) {
+    fn keep(&self, service: Role, connection: Connection) {
         let mut pool = self.pool(service);
-        if pool.len() < POOL_IDLE && !sender.is_closed() && cut == self.now() {
-            pool.push(Idle { sender, since: Instant::now(), cut });
+        if pool.len() < POOL_IDLE && !connection.sender.is_closed() && connection.cut == self.now() {
+            pool.push(Idle { connection, since: Instant::now() });
         }
     }
 }

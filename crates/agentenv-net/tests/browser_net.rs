@@ -423,6 +423,17 @@ async fn row_65_idle_tunnels_are_closed() {
 }
 
 #[tokio::test]
+async fn row_65_tunnels_are_bounded() {
+    let deploy = Deploy::with(agentenv_net::Limits { tunnels: 2, ..limits() }, Echo::labelled("shop").await).await;
+    let browser = deploy.browser();
+    let first = connect(browser.forward, "shop.test:443").await;
+    let _second = connect(browser.forward, "shop.test:80").await;
+    assert_eq!(status(&connect(browser.forward, "shop.test:443").await.0), 503);
+    drop(first);
+    within(async { while status(&connect(browser.forward, "shop.test:443").await.0) != 200 {} }).await;
+}
+
+#[tokio::test]
 async fn shutdown_ends_every_listener_and_connection() {
     let deploy = Deploy::new().await;
     let browser = deploy.browser();

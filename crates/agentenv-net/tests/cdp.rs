@@ -14,11 +14,7 @@ use tokio::{
 };
 use tokio_tungstenite::{
     WebSocketStream, client_async_with_config,
-    tungstenite::{
-        self, Message,
-        handshake::server::{Request, Response},
-        protocol::WebSocketConfig,
-    },
+    tungstenite::{self, Message, protocol::WebSocketConfig},
 };
 
 /// A browser that speaks as much DevTools as is needed: the listing with its id, and WebSockets that echo.
@@ -60,25 +56,18 @@ async fn connection(mut stream: TcpStream, id: &'static str, seen: Arc<watch::Se
     seen.send_modify(|heads| heads.push(text.clone()));
     if text.to_lowercase().contains("upgrade: websocket") {
         let known = text.contains(&format!("/devtools/browser/{id} ")) || text.contains("/devtools/page/1 ");
-        let check = |_: &Request, response: Response| {
-            if known {
-                Ok(response)
-            } else {
-                Err(Response::builder().status(404).body(None).unwrap().map(|_: Option<String>| None))
-            }
-        };
-        let Ok(mut socket) = tokio_tungstenite::accept_hdr_async_with_config(stream, check, Some(big())).await else {
+        if !known {
+            let _ = stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").await;
             return;
-        };
+        }
+        let Ok(mut socket) = tokio_tungstenite::accept_async_with_config(stream, Some(big())).await else { return };
         while let Some(Ok(message)) = socket.next().await {
-            match message {
-                Message::Text(text) if text == "close" => return socket.close(None).await.unwrap_or(()),
-                message @ (Message::Text(_) | Message::Binary(_)) => {
-                    if socket.send(message).await.is_err() {
-                        return;
-                    }
-                }
-                _ => {}
+            let echoed = match message {
+                message @ (Message::Text(_) | Message::Binary(_)) => socket.send(message).await,
+                _ => Ok(()),
+            };
+            if echoed.is_err() {
+                return;
             }
         }
         return;

@@ -502,6 +502,52 @@ async fn run_07_cutting_a_site_ends_its_connections_and_new_ones_are_made() {
 }
 
 #[tokio::test]
+async fn an_answer_framed_two_ways_never_reaches_the_clients_next_answer() {
+    let shop = Echo::new(|_| {
+        let head = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n";
+        Reply::Close(format!("{head}5\r\nhello\r\n0\r\n\r\nHTTP/1.1 200 OK\r\nX-Smuggled: 1\r\n\r\n").into_bytes())
+    })
+    .await;
+    let deploy = Deploy::with(limits(), shop).await;
+    let first = "GET /website/shop/ HTTP/1.1\r\nHost: a\r\n\r\n";
+    let answer = deploy.raw(&format!("{first}{}", get("/website/tracker/", HOST, ""))).await;
+    assert!(!answer.contains("content-length: 3\r\n") && !answer.to_lowercase().contains("smuggled"), "{answer}");
+    assert!(answer.ends_with("tracker pages"), "{answer}");
+}
+
+#[tokio::test]
+async fn the_length_of_an_answer_to_head_is_the_sites() {
+    let shop = Echo::new(|_| Reply::Bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 1234\r\n\r\n".to_vec())).await;
+    let deploy = Deploy::with(limits(), shop).await;
+    let answer = deploy.raw(&get("/website/shop/", HOST, "").replacen("GET", "HEAD", 1)).await;
+    assert!(answer.contains("content-length: 1234\r\n") && answer.ends_with("\r\n\r\n"), "{answer}");
+}
+
+#[tokio::test]
+async fn row_89_connections_to_one_site_are_bounded_and_no_other_site_waits() {
+    let quick = std::time::Duration::from_millis(150);
+    let small = agentenv_net::Limits { site_connections: 2, answer: quick, ..limits() };
+    let deploy = Deploy::with(small, Echo::new(|_| Reply::Mirror(SWITCH.into())).await).await;
+    let mut open = Vec::new();
+    for _ in 0..2 {
+        let mut stream = TcpStream::connect(deploy.at).await.unwrap();
+        stream.write_all(websocket("/website/shop/ws", "").as_bytes()).await.unwrap();
+        assert!(read_head(&mut stream).await.starts_with("HTTP/1.1 101"));
+        open.push(stream);
+    }
+    let waits = get("/website/shop/", HOST, "");
+    let (third, other) =
+        tokio::join!(deploy.raw(&waits), async { deploy.raw(&get("/website/tracker/", HOST, "")).await });
+    assert_eq!((status(&third), status(&other)), (504, 200));
+    assert_eq!(deploy.shop.connections(), 2);
+    drop(open);
+    deploy.shop.all_closed().await;
+    let mut stream = TcpStream::connect(deploy.at).await.unwrap();
+    stream.write_all(websocket("/website/shop/ws", "").as_bytes()).await.unwrap();
+    assert!(read_head(&mut stream).await.starts_with("HTTP/1.1 101"));
+}
+
+#[tokio::test]
 async fn shutdown_lets_a_request_end_and_drops_what_takes_too_long() {
     let (go, gone) = watch::channel(false);
     let shop = Echo::new(move |_| Reply::Later(Vec::new(), gone.clone(), ok("done"))).await;

@@ -77,6 +77,7 @@ impl Net {
         let port = split_port(&asked).1.and_then(|port| port.parse::<u16>().ok());
         let (name, website) = self.asked(&asked, 0)?;
         let origin = Origin { name, website, https: port == Some(443), peer };
+        let place = self.tunnels.clone().try_acquire_owned().map_err(|_| ProxyError::Busy("tunnels"))?;
         let upgrade = hyper::upgrade::on(&mut request);
         let life = self.life.clone();
         life.spawn(async move {
@@ -85,6 +86,7 @@ impl Net {
                 Ok(tunnel) => self.plain(TokioIo::new(tunnel), origin).await,
                 Err(error) => tracing::debug!(%error, "tunnel ended before it began"),
             }
+            drop(place);
         });
         Ok(Response::new(body::empty()))
     }

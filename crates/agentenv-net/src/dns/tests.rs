@@ -115,7 +115,8 @@ async fn it_answers_over_udp_and_tcp() {
 
     let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let tcp_at = tcp.local_addr().unwrap();
-    crate::serve::accept(tcp, &owner.life(), move |stream| resolver.clone().serve_tcp(stream)).unwrap();
+    crate::serve::accept(tcp, &owner.life(), tracing::Span::none(), move |stream| resolver.clone().serve_tcp(stream))
+        .unwrap();
     let mut client = TcpStream::connect(tcp_at).await.unwrap();
     for _ in 0..2 {
         let asked = question("shop.test.", RecordType::A);

@@ -40,9 +40,7 @@ pub(super) async fn serve(
     if !matches!(*request.method(), Method::GET | Method::PUT | Method::HEAD) {
         return Err(ProxyError::Method);
     }
-    let session = gate.enter(browser).await?;
     let answer = gate.ask(browser, request.method().clone(), rest).await?;
-    drop(session);
     let base = format!("{host}/agent/{}/{browser}", token.expose());
     let mut response =
         Response::new(body::full(rewritten(answer.body(), &base).unwrap_or_else(|| answer.body().to_vec())));
@@ -103,8 +101,7 @@ async fn websocket(
     if path != "/" && !path.starts_with("/devtools/") {
         return Err(ProxyError::NoRoute);
     }
-    let session = gate.enter(browser).await?;
-    let devtools = gate.connect(browser, path).await?;
+    let (session, devtools) = gate.connect(browser, path).await?;
     let (upgrade, draining) = (hyper::upgrade::on(&mut request), life.clone());
     let upstream = Upstream::DevTools { browser: browser.clone() };
     life.spawn(async move {

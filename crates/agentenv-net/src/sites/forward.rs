@@ -10,7 +10,7 @@ use hyper::{body::Incoming, upgrade::OnUpgrade};
 use hyper_util::rt::TokioIo;
 use tokio::time::Instant;
 
-use super::{Sender, Sites, origin_form};
+use super::{Connection, Sites, origin_form};
 use crate::{
     Role, Upstream,
     body::{self, AnswerBody, Body, Progress, RequestBody},
@@ -53,14 +53,15 @@ impl Sites {
         let client = websocket.then(|| hyper::upgrade::on(&mut request));
         let progress = Progress::new();
         let request = self.outgoing(&onward, request, websocket, &progress);
-        let (mut response, sender, cut) = self.send(&upstream, request, &progress).await?;
+        let head = request.method() == Method::HEAD;
+        let (mut response, connection) = self.send(&upstream, request, &progress).await?;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let Some(client) = client else {
                 return Err(ProxyError::Nonsense(upstream, "101 to a request that asked for nothing"));
             };
-            return self.switch(&onward, upstream, client, &mut response, cut);
+            return self.switch(&onward, upstream, client, &mut response, &connection);
         }
-        Ok(self.answer(&onward, response, sender, cut))
+        Ok(self.answer(&onward, response, head, connection))
     }
 
     fn outgoing(
@@ -107,7 +108,7 @@ impl Sites {
         upstream: &Upstream,
         mut request: Request<Body>,
         progress: &Progress,
-    ) -> Result<(Response<Incoming>, Sender, u64), ProxyError> {
+    ) -> Result<(Response<Incoming>, Connection), ProxyError> {
         let Upstream::Service { website, service } = upstream else { return Err(ProxyError::NoRoute) };
         let site = self.sites.get(website).ok_or(ProxyError::NoRoute)?;
         let websocket = request.headers().contains_key(header::UPGRADE);
@@ -115,14 +116,14 @@ impl Sites {
         let mut reused = if websocket { None } else { site.reuse(*service) };
         loop {
             let was_reused = reused.is_some();
-            let (mut sender, cut) = match reused.take() {
+            let mut connection = match reused.take() {
                 Some(connection) => connection,
                 None => self.open(site, upstream).await?,
             };
             let again = (was_reused && repeatable).then(|| copy(&request));
-            let sent = sender.try_send_request(request);
+            let sent = connection.sender.try_send_request(request);
             match self.in_time(upstream, sent, progress).await? {
-                Ok(response) => return Ok((response, sender, cut)),
+                Ok(response) => return Ok((response, connection)),
                 Err(mut error) => match error.take_message().or(again) {
                     Some(unsent) if was_reused => request = unsent,
                     _ => return Err(broken(upstream, error.into_error(), progress)),
@@ -154,19 +155,24 @@ impl Sites {
         self: &Arc<Self>,
         onward: &Onward<'_>,
         response: Response<Incoming>,
-        sender: Sender,
-        cut: u64,
+        head: bool,
+        connection: Connection,
     ) -> Response<Body> {
         let (mut parts, body) = response.into_parts();
         remove_hop_by_hop(&mut parts.headers);
         // Another protocol at another place: there is none.
         parts.headers.remove(header::ALT_SVC);
+        // hyper writes the length of the body as it was framed: a site that said two of them must not reach a client's next
+        // answer. Of an answer to HEAD, the length is what the site says.
+        if !head {
+            parts.headers.remove(header::CONTENT_LENGTH);
+        }
         parts.version = Version::HTTP_11;
         parts.extensions.clear();
         let (sites, website, service) = (self.clone(), onward.website.clone(), onward.service);
         let body = AnswerBody::new(body, move || {
             if let Some(site) = sites.sites.get(&website) {
-                site.keep(service, sender, cut);
+                site.keep(service, connection);
             }
         });
         Response::from_parts(parts, body.boxed_unsync())
@@ -179,16 +185,17 @@ impl Sites {
         upstream: Upstream,
         client: OnUpgrade,
         response: &mut Response<Incoming>,
-        cut: u64,
+        connection: &Connection,
     ) -> Result<Response<Body>, ProxyError> {
         if !list(response.headers(), header::UPGRADE).any(|protocol| protocol == "websocket") {
             return Err(ProxyError::Nonsense(upstream, "101 to another protocol"));
         }
         let site = self.sites.get(onward.website).ok_or(ProxyError::NoRoute)?;
         let (server, mut cuts) = (hyper::upgrade::on(&mut *response), site.cuts.subscribe());
-        if *cuts.borrow_and_update() != cut {
+        if *cuts.borrow_and_update() != connection.cut {
             return Err(ProxyError::Nonsense(upstream, "101 on a connection that was cut"));
         }
+        let place = connection.place.clone();
         onward.life.spawn(async move {
             let relay = async {
                 let (client, server) = (client.await?, server.await?);
@@ -201,6 +208,7 @@ impl Sites {
                 ended = relay => if let Err(error) = ended { tracing::debug!(%error, %upstream, "upgrade failed") },
                 _ = cuts.changed() => {}
             }
+            drop(place);
         });
         let mut answer = Response::new(body::empty());
         *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
