@@ -15,6 +15,7 @@ use agentenv_protocol::{
         ResetReport, SignInReport, SignInRequest,
     },
 };
+use agentenv_sandbox::liveness;
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
@@ -32,6 +33,10 @@ const ANSWER_LIMIT: usize = 256 << 20;
 /// How long any one command may take; each has shorter limits of its own in the supervisor.
 const COMMAND_LIMIT: Duration = Duration::from_secs(600);
 
+/// How long a supervisor may take to end after it said that nothing else is left.
+const END_LIMIT: Duration = Duration::from_secs(10);
+/// Between two looks whether it has.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 const LOOK: &str = "look at `agent-env env logs`";
 
 /// Commands one running deploy.
@@ -78,7 +83,16 @@ impl ControlClient {
 
     /// Ends the deploy; returns when nothing is left of it.
     pub async fn close(&self, request: &CloseRequest) -> Result<(), ControlError> {
-        self.call::<_, serde_json::Value>(Method::POST, "/close", request).await.map(drop)
+        self.call::<_, serde_json::Value>(Method::POST, "/close", request).await?;
+        // The supervisor ends right after its answer; its lock goes with it.
+        let gone = async {
+            while matches!(liveness::probe(&self.dir.lock()), Ok(Some(_))) {
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+        };
+        tokio::time::timeout(END_LIMIT, gone)
+            .await
+            .map_err(|_| ControlError::infrastructure("the supervisor of the deploy did not end").hint(LOOK))
     }
 
     /// Runs a command in a sandbox, relaying standard input and output, and returns its exit code.

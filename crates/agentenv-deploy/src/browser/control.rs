@@ -4,7 +4,10 @@ use std::{future::Future, io, sync::Arc, time::Duration};
 
 use agentenv_protocol::Name;
 use serde_json::json;
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{
+    net::TcpStream,
+    time::{Instant, timeout, timeout_at},
+};
 
 use super::BrowserError;
 use crate::cdp::{Cdp, CdpError, Event, Events};
@@ -28,15 +31,15 @@ impl Browser {
         F: Fn() -> R,
         R: Future<Output = io::Result<TcpStream>>,
     {
+        let started = Instant::now();
         let connect = async {
             let cdp = Cdp::connect(dial, port, limit).await?;
-            let mut events = cdp.events();
-            // From here on every target is announced, those that exist first: crashes are seen for the browser's life.
-            cdp.call("Target.setDiscoverTargets", json!({ "discover": true })).await?;
-            let first_tab = first_tab(&mut events).await?;
+            let first_tab = timeout_at(started + limit, first_tab(&cdp))
+                .await
+                .unwrap_or(Err(CdpError::NotAnswering { after: limit }))?;
             Ok((cdp, first_tab))
         };
-        match timeout(limit, connect).await.unwrap_or(Err(CdpError::NotAnswering { after: limit })) {
+        match connect.await {
             Ok((cdp, first_tab)) => Ok(Self { name, cdp, first_tab }),
             Err(source) => Err(BrowserError::Cdp { browser: name, source }),
         }
@@ -78,8 +81,11 @@ impl Browser {
     }
 }
 
-/// DevTools may answer before the first tab is there.
-async fn first_tab(events: &mut Events) -> Result<Arc<str>, CdpError> {
+/// Waits for the first tab: DevTools may answer before it is there. From here on every target is announced, those that
+/// exist first, so crashes are seen for the browser's life.
+async fn first_tab(cdp: &Cdp) -> Result<Arc<str>, CdpError> {
+    let mut events = cdp.events();
+    cdp.call("Target.setDiscoverTargets", json!({ "discover": true })).await?;
     loop {
         let event = events.next().await?;
         if event.method == "Target.targetCreated" && event.text("/targetInfo/type") == "page" {

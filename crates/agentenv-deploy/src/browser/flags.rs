@@ -6,12 +6,14 @@ use super::launch::{BrowserSpec, DEVTOOLS_PORT, HOME, Proxy};
 const WINDOW_CHROME_HEIGHT: u32 = 87;
 
 /// Calls home and services around them that no policy covers.
-const QUIET: [&str; 10] = [
+const QUIET: [&str; 11] = [
     "--disable-background-networking",
     "--disable-component-update",
     // Components that are asked for on demand ignore the flag above (the on-device model's manifest does, at each start).
     // Port 9 is on Chromium's list of unsafe ports, so the request ends before it leaves the process.
     "--component-updater=url-source=http://127.0.0.1:9/",
+    // Asks which accounts are signed in as soon as the machine is online, whatever the sign-in policy says; the same way out.
+    "--gaia-url=http://127.0.0.1:9/",
     "--disable-breakpad",
     "--disable-client-side-phishing-detection",
     "--disable-default-apps",

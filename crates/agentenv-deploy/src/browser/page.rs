@@ -24,7 +24,10 @@ pub(super) async fn load(page: &Session, url: &str, limit: Duration) -> Result<O
     let deadline = Instant::now() + limit;
     match timeout_at(deadline, load_without_limit(page, url, limit)).await {
         Ok(result) => result,
-        Err(_) => Err(PageError::StillLoading(limit)),
+        Err(_) => {
+            page.call("Page.stopLoading", json!({})).await.ok();
+            Err(PageError::StillLoading(limit))
+        }
     }
 }
 

@@ -51,8 +51,6 @@ fn calls_home() -> Value {
         "EnableMediaRouter": false,
         "FeedbackSurveysEnabled": false,
         "GenAILocalFoundationalModelSettings": 1,
-        "GenAiDefaultSettings": 2,
-        "LensOverlaySettings": 1,
         "MetricsReportingEnabled": false,
         "SafeBrowsingProtectionLevel": 0,
         "SearchSuggestEnabled": false,
@@ -68,19 +66,15 @@ fn calls_home() -> Value {
 /// Off, because they would stand between an agent and a page.
 fn comforts() -> Value {
     json!({
+        // A bar about some of our flags, which takes its height from the page.
+        "CommandLineFlagSecurityWarningsEnabled": false,
         "DefaultBrowserSettingEnabled": false,
         "DefaultSearchProviderEnabled": false,
         "DownloadDirectory": format!("{HOME}/Downloads"),
         "ExtensionInstallBlocklist": ["*"],
-        "HomepageIsNewTabPage": false,
-        "HomepageLocation": "about:blank",
         "NewTabPageLocation": "about:blank",
         "PasswordLeakDetectionEnabled": false,
         "PasswordManagerEnabled": false,
-        "PrivacySandboxAdMeasurementEnabled": false,
-        "PrivacySandboxAdTopicsEnabled": false,
-        "PrivacySandboxPromptEnabled": false,
-        "PrivacySandboxSiteEnabledAdsEnabled": false,
         "PromotionsEnabled": false,
         "PromptForDownloadLocation": false,
         "RestoreOnStartup": 5,

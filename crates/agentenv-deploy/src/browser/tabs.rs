@@ -23,7 +23,7 @@ impl Browser {
             };
             pages.push(page.await.map_err(|source| self.failed(source))?);
         }
-        try_join_all(pages.iter().zip(urls).map(|(page, url)| async move {
+        let loaded = try_join_all(pages.iter().zip(urls).map(|(page, url)| async move {
             load_tab(page, url, limit).await.map_err(|why| BrowserError::StartTab {
                 browser: self.name.clone(),
                 tab: url.clone(),
@@ -31,10 +31,11 @@ impl Browser {
                 why: Box::new(why),
             })
         }))
-        .await?;
+        .await;
         let first = pages.first().map(|page| page.target().to_owned());
         // Detaching leaves a tab as a person's own: nothing of ours listens to it.
         join_all(pages.into_iter().map(Session::detach)).await;
+        loaded?;
         if let Some(target) = first {
             self.cdp
                 .call("Target.activateTarget", json!({ "targetId": target }))

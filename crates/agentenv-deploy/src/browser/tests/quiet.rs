@@ -31,14 +31,25 @@ async fn every_policy_is_known_to_the_browser() {
     let mut running = Running::start(&internet).await;
     running.browser.open_start_tabs(&urls(&["chrome://policy/"]), LIMIT).await.unwrap();
     let client = running.client().await;
-    let names = "(async () => {
-        const { sendWithPromise } = await import('chrome://resources/js/cr.js');
-        const { policyValues } = await sendWithPromise('listenPoliciesUpdates').catch(() => ({})) ?? {};
-        return policyValues;
-    })()";
-    let _ = names;
-    let rows = "[...document.querySelectorAll('*')].length";
-    println!("{}", evaluate(&client, "chrome://policy/", rows).await);
+    // The page draws its rows after it is loaded.
+    let rows = "new Promise(done => {
+        const rows = [];
+        const walk = root => root.querySelectorAll('*').forEach(element => {
+            if (element.localName === 'policy-row') {
+                const text = part => element.shadowRoot.querySelector('.policy.row ' + part)?.innerText.trim();
+                if (text('.value')) rows.push([text('.name'), text('.messages')]);
+            }
+            if (element.shadowRoot) walk(element.shadowRoot);
+        });
+        const look = () => { rows.length = 0; walk(document); rows.length ? done(rows) : setTimeout(look, 20); };
+        look();
+    })";
+    let rows = evaluate(&client, "chrome://policy/", rows).await;
+    let rows = rows.as_array().unwrap();
+    assert!(rows.len() > 30, "{rows:?}");
+    let wrong: Vec<_> = rows.iter().filter(|row| row[1] != "OK" && row[1] != "Deprecated").collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+    assert!(rows.iter().any(|row| row[0] == "CACertificates"), "{rows:?}");
     running.close().await;
 }
 
@@ -49,8 +60,7 @@ async fn row_41_webrtc_sends_no_udp() {
     let gather = format!(
         "new Promise(done => {{
             const peer = new RTCPeerConnection({{ iceServers: [{{ urls: 'stun:127.0.0.1:{port}' }}] }});
-            const candidates = [];
-            peer.onicecandidate = event => event.candidate ? candidates.push(event.candidate.candidate) : done(candidates);
+            peer.onicegatheringstatechange = () => peer.iceGatheringState === 'complete' && done('gathered');
             peer.createDataChannel('x');
             peer.createOffer().then(offer => peer.setLocalDescription(offer));
         }})"
@@ -68,10 +78,14 @@ async fn row_41_webrtc_sends_no_udp() {
         .await;
         running.browser.open_start_tabs(&urls(&["https://shop.test/"]), LIMIT).await.unwrap();
         let client = running.client().await;
-        evaluate(&client, "https://shop.test/", &gather).await;
-        heard.push(stun.try_recv(&mut [0; 1500]).is_ok());
-        while stun.try_recv(&mut [0; 1500]).is_ok() {}
+        // Gathering ends when every server answered or nothing can be sent.
+        let mut datagram = [0; 1500];
+        heard.push(tokio::select! {
+            received = stun.recv(&mut datagram) => received.is_ok(),
+            gathered = evaluate(&client, "https://shop.test/", &gather) => gathered != json!("gathered"),
+        });
         running.close().await;
+        while stun.try_recv(&mut datagram).is_ok() {}
     }
     // Without the policy it does: the test can fail.
     assert_eq!(heard, [true, false]);

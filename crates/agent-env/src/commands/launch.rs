@@ -1,0 +1,225 @@
+//! `env deploy`, and the making of deploys for tasks and checks: store, plan and supervisor joined.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use agentenv_deploy::{DeployDir, StartRequest};
+use agentenv_model::{Abilities, EnvRef, EnvVersion, Plan, PlanInput, Reference, SettingValue, plan};
+use agentenv_protocol::{
+    DeployId, ExitCode, Home, Name,
+    control::{ControlError, DeployInfo},
+};
+use agentenv_store::{Holder, Store};
+use agentenv_task::{Answer, DeployEnv, DeployRequest, MakeDeploys, PlannedDeploy, PlannedLiveWebsite, Work};
+use clap::Args;
+
+use crate::{
+    output::Output,
+    progress::Activity,
+    put::{plan_input, problems_error, store_error},
+};
+
+/// The only provider for now.
+const PROVIDERS: [&str; 1] = ["sandbox"];
+
+/// Arguments of `env deploy`.
+#[derive(Args, Debug)]
+pub(crate) struct DeployArgs {
+    /// The env: `office`, or `office@3` for version 3
+    env: EnvRef,
+    /// A unique name for the deploy
+    #[arg(long)]
+    name: Option<Name>,
+    /// How the deploy is made
+    #[arg(long)]
+    provider: Option<String>,
+    /// How long each site may take to be ready, in seconds
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    ready_timeout: Option<u32>,
+    /// Record every packet of the websites
+    #[arg(long)]
+    capture_traffic: bool,
+}
+
+/// What of a deploy its env does not say.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wishes {
+    pub(crate) provider: Option<String>,
+    pub(crate) capture_traffic: bool,
+    pub(crate) ready_timeout_s: Option<u32>,
+}
+
+/// `env deploy`
+pub(crate) async fn deploy(home: &Home, output: Output, args: &DeployArgs) -> Result<(), ControlError> {
+    let activity = Activity::start(output, format!("deploying {}", args.env));
+    let launcher = Launcher { home: home.clone() };
+    let wishes = Wishes {
+        provider: args.provider.clone(),
+        capture_traffic: args.capture_traffic,
+        ready_timeout_s: args.ready_timeout,
+    };
+    let plan = launcher.plan(&args.env, &wishes).await?;
+    let id = DeployId::random();
+    let info = launcher.start(id, args.name.clone(), plan, |what| activity.say(what)).await?;
+    activity.finish();
+    output.result(&info, || describe(&info))
+}
+
+fn describe(info: &DeployInfo) -> String {
+    let name = info.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
+    let mut lines = vec![format!("{}{name} is ready after {} ms", info.deploy, info.ready_ms)];
+    for website in &info.websites {
+        let browse = website.browse_url.as_ref().map(|url| format!("  for people: {url}")).unwrap_or_default();
+        lines.push(format!("  website {}  {}{browse}", website.name, website.urls.join(" ")));
+    }
+    lines.extend(info.browsers.iter().map(|browser| format!("  browser {}  {}", browser.name, browser.cdp_url)));
+    lines.extend(info.warnings.iter().map(|warning| format!("  warning: {warning}")));
+    lines.push(format!("  close it with: agent-env env close {}", info.deploy));
+    lines.join("\n")
+}
+
+/// Makes deploys of stored envs.
+#[derive(Clone, Debug)]
+pub(crate) struct Launcher {
+    pub(crate) home: Home,
+}
+
+impl Launcher {
+    async fn store(&self) -> Result<Store, ControlError> {
+        Store::open(&self.home).await.map_err(store_error)
+    }
+
+    /// Plans a deploy of a stored env; nothing is made.
+    pub(crate) async fn plan(&self, env: &EnvRef, wishes: &Wishes) -> Result<Plan, ControlError> {
+        let input = plan_input(&self.store().await?, env, abilities(wishes)?, wishes.capture_traffic).await?;
+        planned(&input, wishes)
+    }
+
+    /// Plans a deploy of one website that need not be stored.
+    pub(crate) fn plan_alone(env: EnvVersion, wishes: &Wishes) -> Result<Plan, ControlError> {
+        let input = PlanInput { env, members: Vec::new(), abilities: abilities(wishes)?, capture_traffic: false };
+        planned(&input, wishes)
+    }
+
+    /// Starts a planned deploy; returns once it is ready.
+    pub(crate) async fn start(
+        &self,
+        id: DeployId,
+        name: Option<Name>,
+        plan: Plan,
+        progress: impl FnMut(&str) + Send,
+    ) -> Result<DeployInfo, ControlError> {
+        let store = self.store().await?;
+        let holder = Holder::Deploy(id.clone());
+        // Version 0 is of what is not stored, such as a site that is being checked.
+        let stored: Vec<(Name, u64)> = plan.versions.iter().filter(|(_, version)| *version > 0).cloned().collect();
+        store.add_references(&holder, &stored).await.map_err(store_error)?;
+        let started = async {
+            let trees = trees(&store, &plan).await?;
+            let variables = variables(&plan);
+            agentenv_deploy::start(&self.home, StartRequest { id, name, plan, trees, variables }, progress).await
+        };
+        let started = started.await;
+        if started.is_err() {
+            store.remove_references(&holder).await.map_err(store_error)?;
+        }
+        started
+    }
+}
+
+fn abilities(wishes: &Wishes) -> Result<Abilities, ControlError> {
+    match wishes.provider.as_deref() {
+        None | Some("sandbox") => Ok(Abilities::sandbox()),
+        Some(other) => Err(ControlError::new(ExitCode::Refused, format!("there is no provider `{other}`"))
+            .hint(format!("accepted for now: {}", PROVIDERS.join(", ")))),
+    }
+}
+
+fn planned(input: &PlanInput, wishes: &Wishes) -> Result<Plan, ControlError> {
+    let mut plan = plan(input).map_err(|problems| problems_error(&problems))?;
+    if let Some(seconds) = wishes.ready_timeout_s {
+        plan.websites.iter_mut().for_each(|website| website.ready_timeout_s = seconds);
+    }
+    Ok(plan)
+}
+
+/// Unpacks the trees that a plan names, where that was not done before.
+async fn trees(store: &Store, plan: &Plan) -> Result<BTreeMap<String, PathBuf>, ControlError> {
+    let mut trees = BTreeMap::new();
+    for website in &plan.websites {
+        let folder = store.checkout_tree(&website.tree).await.map_err(store_error)?;
+        trees.insert(website.tree.to_string(), folder);
+    }
+    Ok(trees)
+}
+
+/// The variables of this command that the plan's `env:` references name, and no others.
+fn variables(plan: &Plan) -> BTreeMap<String, String> {
+    let values = plan.websites.iter().flat_map(|website| website.settings.values());
+    let names = values.filter_map(|value| match value {
+        SettingValue::Reference(Reference::Env { name, .. }) => Some(name.as_str().to_owned()),
+        _ => None,
+    });
+    names.filter_map(|name| Some((name.clone(), std::env::var(&name).ok()?))).collect()
+}
+
+/// Forgets what ended deploys needed of the store; they end without it.
+pub(crate) async fn forget_ended(home: &Home) -> Result<(), ControlError> {
+    let entries = std::fs::read_dir(home.deploys()).into_iter().flatten().flatten();
+    let ids = entries.filter_map(|entry| DeployId::parse(entry.file_name().to_str()?).ok());
+    let ended = ids.filter(|id| DeployDir::new(home.deploy(id)).load().is_ok_and(|record| record.is_over()));
+    let store = Store::open(home).await.map_err(store_error)?;
+    for id in ended {
+        store.remove_references(&Holder::Deploy(id)).await.map_err(store_error)?;
+    }
+    Ok(())
+}
+
+impl MakeDeploys for Launcher {
+    fn plan<'a>(&'a self, step: &'a DeployEnv) -> Answer<'a, PlannedDeploy> {
+        Box::pin(async move {
+            let plan = Launcher::plan(self, &env_ref(step), &wishes(step)).await?;
+            let live = plan.websites.iter().filter(|website| website.live).map(|website| PlannedLiveWebsite {
+                name: website.name.clone(),
+                domains: website.domains.clone(),
+                allow_hosts: website.allow_hosts.clone(),
+            });
+            Ok(PlannedDeploy {
+                provider: plan.provider.clone(),
+                live: live.collect(),
+                websites: plan.websites.iter().map(|website| website.name.clone()).collect(),
+                browsers: plan.browsers.iter().map(|browser| browser.name.clone()).collect(),
+                versions: plan.versions,
+            })
+        })
+    }
+
+    fn deploy(&self, request: DeployRequest) -> Answer<'_, DeployInfo> {
+        Box::pin(async move {
+            let plan = Launcher::plan(self, &env_ref(&request.step), &wishes(&request.step)).await?;
+            let name = request.step.deploy_name.clone();
+            let started = self.start(request.deploy, name, plan, |what| request.progress.say(what));
+            tokio::time::timeout_at(request.deadline, started).await.unwrap_or_else(|_| {
+                Err(ControlError::new(ExitCode::TimedOut, format!("env `{}` was not ready in time", request.step.env)))
+            })
+        })
+    }
+
+    fn reap(&self) -> Work<'_, ()> {
+        Box::pin(async move {
+            let home = self.home.clone();
+            let _ = tokio::task::spawn_blocking(move || agentenv_deploy::reap(&home)).await;
+        })
+    }
+}
+
+fn env_ref(step: &DeployEnv) -> EnvRef {
+    EnvRef { name: step.env.clone(), version: step.version }
+}
+
+fn wishes(step: &DeployEnv) -> Wishes {
+    Wishes {
+        provider: step.provider.clone(),
+        capture_traffic: step.capture_traffic,
+        ready_timeout_s: step.ready_timeout.map(|timeout| u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX)),
+    }
+}

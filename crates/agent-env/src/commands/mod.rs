@@ -1,0 +1,9 @@
+//! One module a family of commands.
+
+pub(crate) mod deploys;
+pub(crate) mod doctor;
+pub(crate) mod env_records;
+pub(crate) mod launch;
+pub(crate) mod run;
+pub(crate) mod task;
+pub(crate) mod website;
