@@ -100,13 +100,13 @@ pub(crate) async fn run(home: &Home, output: Output, command: RunCommand) -> Res
         RunCommand::Artifacts(args) => artifacts(output, &log, &args).await,
         RunCommand::Export(args) => {
             let run = args.run.id(&log).await?;
-            let record = export_run(&log, &run, &args.file).await.map_err(archive_error)?;
+            let record = export_run(&log, &run, &args.file).await.map_err(|error| archive_error(&error))?;
             let count = record.artifacts.len();
             let result = json!({ "run": run, "file": args.file, "artifacts": count });
             output.result(&result, || format!("{run} with {count} artifacts is in {}", args.file.display()))
         }
         RunCommand::Import(args) => {
-            let record = import_run(&log, &args.file).await.map_err(archive_error)?;
+            let record = import_run(&log, &args.file).await.map_err(|error| archive_error(&error))?;
             let run = &record.run;
             let result = json!({ "run": run, "artifacts": record.artifacts.len() });
             output.result(&result, || format!("{run} is here: `agent-env run show {run}`"))
@@ -122,22 +122,23 @@ fn runner(home: &Home, output: Output, store: &Store) -> Runner {
 impl RunArg {
     async fn id(&self, log: &StoreLog) -> Result<RunId, ControlError> {
         if self.run == LATEST {
-            let newest = log.list(1).await.map_err(log_error)?.pop();
+            let newest = log.list(1).await.map_err(|error| log_error(&error))?.pop();
             return newest.map(|record| record.run).ok_or_else(|| {
                 ControlError::new(Exit::Refused, "there is no run yet").hint("`agent-env task run FILE` makes one")
             });
         }
-        RunId::parse(&self.run)
-            .map_err(|error| ControlError::new(Exit::Usage, error.to_string()).hint("`agent-env run list` shows the runs"))
+        RunId::parse(&self.run).map_err(|error| {
+            ControlError::new(Exit::Usage, error.to_string()).hint("`agent-env run list` shows the runs")
+        })
     }
 
     async fn record(&self, log: &StoreLog) -> Result<RunRecord, ControlError> {
-        log.get(&self.id(log).await?).await.map_err(log_error)
+        log.get(&self.id(log).await?).await.map_err(|error| log_error(&error))
     }
 }
 
 async fn list(home: &Home, output: Output, store: &Store, args: &ListArgs) -> Result<(), ControlError> {
-    let records = StoreLog::new(store.clone()).list(args.limit).await.map_err(log_error)?;
+    let records = StoreLog::new(store.clone()).list(args.limit).await.map_err(|error| log_error(&error))?;
     let runner = runner(home, output, store);
     let entry = |record: &RunRecord| view::Entry::of(record, runner.is_alive(record));
     let entries: Vec<_> = records.iter().map(entry).collect();
@@ -146,10 +147,14 @@ async fn list(home: &Home, output: Output, store: &Store, args: &ListArgs) -> Re
 
 async fn resume(home: &Home, output: Output, store: &Store, args: &RunArg) -> Result<ExitCode, ControlError> {
     let run = args.id(&StoreLog::new(store.clone())).await?;
-    let recovered = runner(home, output, store).resume(&run).await.map_err(run_error)?;
+    let recovered = runner(home, output, store).resume(&run).await.map_err(|error| run_error(&error))?;
     let record = recovered.record;
     output.result(&json!({ "changed": recovered.changed, "record": record }), || {
-        if recovered.changed { view::show(home, &record, false) } else { format!("{run} is over, nothing of it is left") }
+        if recovered.changed {
+            view::show(home, &record, false)
+        } else {
+            format!("{run} is over, nothing of it is left")
+        }
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -171,7 +176,7 @@ async fn artifacts(output: Output, log: &StoreLog, args: &ArtifactsArgs) -> Resu
         if path.symlink_metadata().is_ok() {
             return Err(failed(&path, std::io::ErrorKind::AlreadyExists.into()));
         }
-        log.write_artifact(&record.run, artifact, path.clone()).await.map_err(log_error)?;
+        log.write_artifact(&record.run, artifact, path.clone()).await.map_err(|error| log_error(&error))?;
         written.push(path);
     }
     output.result(&json!({ "run": record.run, "files": written }), || {
@@ -188,8 +193,8 @@ fn file_name(artifact: &ArtifactRecord) -> PathBuf {
 }
 
 /// Why a record or an artifact could not be kept or read.
-pub(crate) fn log_error(error: LogError) -> ControlError {
-    let (exit, hint) = match &error {
+pub(crate) fn log_error(error: &LogError) -> ControlError {
+    let (exit, hint) = match error {
         LogError::NoRun(_) => (Exit::Refused, "`agent-env run list` shows the runs"),
         LogError::RunExists(_) => (Exit::Refused, "`agent-env run show` shows it"),
         LogError::NoArtifact { .. } => (Exit::Refused, "`agent-env run artifacts` lists them"),
@@ -199,15 +204,15 @@ pub(crate) fn log_error(error: LogError) -> ControlError {
     ControlError::new(exit, error.to_string()).hint(hint)
 }
 
-fn archive_error(error: ArchiveError) -> ControlError {
+fn archive_error(error: &ArchiveError) -> ControlError {
     match error {
         ArchiveError::Log(error) => log_error(error),
-        ArchiveError::NotOver(ref run) => ControlError::new(Exit::Refused, error.to_string())
+        ArchiveError::NotOver(run) => ControlError::new(Exit::Refused, error.to_string())
             .hint(format!("wait for it, or end it with `agent-env run resume {run}` where it was interrupted")),
         ArchiveError::NotARun { .. } => {
             ControlError::new(Exit::Refused, error.to_string()).hint("`agent-env run export` writes such files")
         }
-        ArchiveError::Io { ref source, .. } => {
+        ArchiveError::Io { source, .. } => {
             let full = matches!(source.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded);
             let exit = if full { Exit::Infrastructure } else { Exit::Refused };
             ControlError::new(exit, error.to_string())
@@ -216,10 +221,10 @@ fn archive_error(error: ArchiveError) -> ControlError {
 }
 
 /// Why a run could not be begun, ended, or recorded.
-pub(crate) fn run_error(error: RunError) -> ControlError {
+pub(crate) fn run_error(error: &RunError) -> ControlError {
     match error {
         RunError::Log(error) => log_error(error),
-        RunError::Alive(ref run) => ControlError::new(Exit::Refused, error.to_string())
+        RunError::Alive(run) => ControlError::new(Exit::Refused, error.to_string())
             .hint(format!("`agent-env run show {run}` shows where it is")),
         RunError::Folder { .. } | RunError::NotRecorded { .. } => {
             ControlError::infrastructure(error.to_string()).hint("see that the disk is not full")
@@ -227,15 +232,17 @@ pub(crate) fn run_error(error: RunError) -> ControlError {
     }
 }
 
-/// Runs whose runner died are ended before any command (RUN-3); says so on standard error.
-pub(crate) async fn reap(home: &Home, output: Output) -> Result<(), ControlError> {
+/// Ends runs whose runner died, before any command (RUN-3); says so on standard error. It never fails the command.
+pub(crate) async fn reap(home: &Home, output: Output) {
     // A look at the folders: the store is opened only where there is something to do.
     if agentenv_task::abandoned_runs(home).is_empty() {
-        return Ok(());
+        return;
     }
-    let store = Store::open(home).await.map_err(store_error)?;
-    let runner = task::runner(home, &store, agentenv_task::Events::nowhere());
-    for done in runner.reap().await {
+    let store = match Store::open(home).await {
+        Ok(store) => store,
+        Err(error) => return progress::note(output, &format!("interrupted runs cannot be ended yet: {error}")),
+    };
+    for done in task::runner(home, &store, agentenv_task::Events::nowhere()).reap().await {
         match done {
             Ok(recovered) if recovered.changed => {
                 let record = recovered.record;
@@ -243,10 +250,11 @@ pub(crate) async fn reap(home: &Home, output: Output) -> Result<(), ControlError
                 progress::note(output, &format!("run {} was interrupted; it is ended as {outcome}", record.run));
             }
             Ok(_) => {}
-            Err((run, error)) => progress::note(output, &format!("run {run} was interrupted and cannot be ended yet: {error}")),
+            Err((run, error)) => {
+                progress::note(output, &format!("run {run} was interrupted and cannot be ended yet: {error}"));
+            }
         }
     }
-    Ok(())
 }
 
 /// The log of a store, as a trait object.

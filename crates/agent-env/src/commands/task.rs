@@ -5,8 +5,8 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc};
 use agentenv_protocol::{ExitCode as Exit, Home, control::ControlError};
 use agentenv_store::Store;
 use agentenv_task::{
-    ControlDeploys, Events, Outcome, PlanError, Problems, RunRecord, Runner, Stop, StopSender, TaskFileError, load_task,
-    plan, stop,
+    ControlDeploys, Events, Outcome, PlanError, Problems, RunRecord, Runner, Stop, StopSender, TaskFileError,
+    load_task, plan, stop,
 };
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
@@ -27,13 +27,13 @@ pub(crate) struct TaskRunArgs {
 
 /// Runs a task. A task that does not pass is a result, not an error: its summary and its exit code say how it ended.
 pub(crate) async fn run(home: &Home, output: Output, args: TaskRunArgs) -> Result<ExitCode, ControlError> {
-    let task = load_task(&args.file).map_err(file_error)?;
+    let task = load_task(&args.file).map_err(|error| file_error(&error))?;
     let deploys = deploys(home);
     let task = plan(task, &deploys).await.map_err(plan_error)?;
     let store = Store::open(home).await.map_err(store_error)?;
     let runner = runner(home, &store, progress::run_events(output));
     let stop = stop_on_signals(output)?;
-    let record = runner.run(task, &stop).await.map_err(run::run_error)?;
+    let record = runner.run(task, &stop).await.map_err(|error| run::run_error(&error))?;
     if !output.json {
         print(&summary(home, &record))?;
     }
@@ -53,11 +53,8 @@ pub(crate) fn runner(home: &Home, store: &Store, events: Events) -> Runner {
 /// command closes what is left.
 fn stop_on_signals(output: Output) -> Result<Stop, ControlError> {
     let (sender, stop) = stop();
-    let kinds = [
-        (SignalKind::interrupt(), "SIGINT"),
-        (SignalKind::terminate(), "SIGTERM"),
-        (SignalKind::hangup(), "SIGHUP"),
-    ];
+    let kinds =
+        [(SignalKind::interrupt(), "SIGINT"), (SignalKind::terminate(), "SIGTERM"), (SignalKind::hangup(), "SIGHUP")];
     let sender = Arc::new(sender);
     for (kind, name) in kinds {
         let mut signals = signal(kind)
@@ -98,12 +95,10 @@ fn summary(home: &Home, record: &RunRecord) -> String {
     lines.join("\n")
 }
 
-fn file_error(error: TaskFileError) -> ControlError {
+fn file_error(error: &TaskFileError) -> ControlError {
     match error {
-        TaskFileError::Problems(problems) => problems_error(&problems),
-        TaskFileError::Io { .. } => {
-            ControlError::new(Exit::Refused, format!("the task file cannot be read: {error}"))
-        }
+        TaskFileError::Problems(problems) => problems_error(problems),
+        TaskFileError::Io { .. } => ControlError::new(Exit::Refused, format!("the task file cannot be read: {error}")),
     }
 }
 

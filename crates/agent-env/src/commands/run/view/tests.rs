@@ -1,4 +1,3 @@
-use agentenv_protocol::Home;
 use agentenv_task::RunRecord;
 use serde_json::json;
 
@@ -40,7 +39,35 @@ fn record() -> RunRecord {
 
 #[test]
 fn a_finished_run() {
-    insta::assert_snapshot!(show(&Home::at("/home"), &record(), false), @"");
+    insta::assert_snapshot!(show(&Home::at("/home"), &record(), false), @r#"
+    run      r-000000000000
+    task     buy  /tasks/buy.toml
+    state    done
+    outcome  failed
+    reason   step 2 ada bought it: shop /orders: nothing is there
+    began    2026-11-29 15:00:00 UTC
+    took     1 min 5 s
+    folder   /home/runs/r-000000000000
+
+    #  STEP           KIND        STATE    TOOK   OUTCOME
+    1  -              deploy_env  done     2.5 s  passed
+    2  ada bought it  check       done     2.5 s  failed
+    3  -              close_env   skipped  -      -
+
+    step 2 ada bought it
+      shop /orders: nothing is there
+      | last words
+      warning: `link` is left out: it is a symbolic link
+
+    deploys
+      d-000000000000  office  sandbox  closed
+
+    artifacts
+      a-000000000000  step-2-stdout.log  text/plain  1.2 kB
+
+    warnings
+      something is odd
+    "#);
 }
 
 #[test]
@@ -53,6 +80,28 @@ fn an_interrupted_run_says_so() {
     record.artifacts.clear();
     record.warnings.clear();
     record.deploys.clear();
-    insta::assert_snapshot!(show(&Home::at("/home"), &record, false), @"");
-    insta::assert_snapshot!(list(&[Entry::of(&record, false), Entry::of(&record, true)]), @"");
+    insta::assert_snapshot!(show(&Home::at("/home"), &record, false), @r#"
+    run     r-000000000000
+    task    buy  /tasks/buy.toml
+    state   interrupted
+    step    2/3 ada bought it
+    began   2026-11-29 15:00:00 UTC
+    folder  /home/runs/r-000000000000
+    hint    `agent-env run resume r-000000000000` closes what it left
+
+    #  STEP           KIND        STATE    TOOK   OUTCOME
+    1  -              deploy_env  done     2.5 s  passed
+    2  ada bought it  check       running  2.5 s  -
+    3  -              close_env   skipped  -      -
+
+    step 2 ada bought it
+      shop /orders: nothing is there
+      | last words
+      warning: `link` is left out: it is a symbolic link
+    "#);
+    insta::assert_snapshot!(list(&[Entry::of(&record, false), Entry::of(&record, true)]), @r#"
+    RUN             TASK  STATE        OUTCOME  STEPS  BEGAN                    TOOK
+    r-000000000000  buy   interrupted  -        1/3    2026-11-29 15:00:00 UTC  -
+    r-000000000000  buy   running      -        1/3    2026-11-29 15:00:00 UTC  -
+    "#);
 }
