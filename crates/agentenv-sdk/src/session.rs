@@ -90,7 +90,7 @@ impl Sessions {
         self.0.generation.load(Ordering::Acquire)
     }
 
-    fn sign(&self, purpose: Purpose, user: &str, path: &str, expires: u64) -> String {
+    fn sign(&self, purpose: Purpose, user: &str, path: &str, expires: Option<u64>) -> String {
         let claim = Claim { user: user.to_owned(), path: path.to_owned(), generation: self.generation(), expires };
         self.0.signer.sign(purpose, &claim)
     }
@@ -100,7 +100,8 @@ impl Sessions {
             return None;
         }
         let claim = self.0.signer.verify(purpose, text)?;
-        (claim.generation == self.generation() && seconds(now) < claim.expires).then_some(claim)
+        let current = claim.generation == self.generation();
+        (current && claim.expires.is_none_or(|end| seconds(now) < end)).then_some(claim)
     }
 
     /// The user of a request's cookies.
@@ -134,7 +135,7 @@ impl Sessions {
 
     /// The answer of `session`.
     pub(crate) fn state(&self, sign_in: &SignIn) -> SessionState {
-        let value = self.sign(Purpose::Cookie, &sign_in.user, "", u64::MAX);
+        let value = self.sign(Purpose::Cookie, &sign_in.user, "", None);
         let cookies = self.cookie_domains().into_iter().map(|domain| Cookie {
             name: self.0.cookie.clone(),
             value: value.clone(),
@@ -167,7 +168,7 @@ impl Sessions {
     }
 
     fn sign_in_cookie(&self, user: &str) -> SetCookie {
-        self.set_cookie(&self.sign(Purpose::Cookie, user, "", u64::MAX), "")
+        self.set_cookie(&self.sign(Purpose::Cookie, user, "", None), "")
     }
 
     fn set_cookie(&self, value: &str, more: &str) -> SetCookie {
@@ -247,7 +248,7 @@ impl Session {
             return Err(Error::internal(format!("a sign-in link leads to a path of the site, not to `{path}`")));
         }
         let expires = seconds(SystemTime::now() + LINK_LIFETIME);
-        Ok(format!("{}?link={}", operation::SESSION, self.sessions.sign(Purpose::Link, user, path, expires)))
+        Ok(format!("{}?link={}", operation::SESSION, self.sessions.sign(Purpose::Link, user, path, Some(expires))))
     }
 }
 

@@ -18,8 +18,8 @@ pub(crate) struct Claim {
     /// Where a link leads; empty in a cookie.
     pub(crate) path: String,
     pub(crate) generation: u64,
-    /// Seconds since the epoch; `u64::MAX` for a claim that the clock doesn't end.
-    pub(crate) expires: u64,
+    /// Seconds since the epoch; none for a claim that the clock doesn't end.
+    pub(crate) expires: Option<u64>,
 }
 
 /// The key of a deploy's site.
@@ -50,7 +50,7 @@ impl Signer {
             "{}.{}.{}.{}.{}",
             purpose.letter(),
             claim.generation,
-            claim.expires,
+            claim.expires.map_or_else(|| "-".to_owned(), |seconds| seconds.to_string()),
             hex::encode(&claim.user),
             hex::encode(&claim.path)
         );
@@ -67,7 +67,10 @@ impl Signer {
             return None;
         }
         let generation = parts.next()?.parse().ok()?;
-        let expires = parts.next()?.parse().ok()?;
+        let expires = match parts.next()? {
+            "-" => None,
+            seconds => Some(seconds.parse().ok()?),
+        };
         let mut word = || String::from_utf8(hex::decode(parts.next()?).ok()?).ok();
         Some(Claim { user: word()?, path: word()?, generation, expires })
     }
@@ -91,7 +94,7 @@ mod tests {
     use super::*;
 
     fn claim() -> Claim {
-        Claim { user: "ada.l@x;\"é".to_owned(), path: "/a?b=c".to_owned(), generation: 3, expires: 9 }
+        Claim { user: "ada.l@x;\"é".to_owned(), path: "/a?b=c".to_owned(), generation: 3, expires: Some(9) }
     }
 
     #[test]
