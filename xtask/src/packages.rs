@@ -9,6 +9,7 @@ pub const DEMO: &[&str] = &[
     "ca-certificates",
     "chromium",
     "fonts-dejavu-core",
+    "fonts-liberation",
     "fonts-noto-cjk",
     "fonts-noto-color-emoji",
     "gcc",
