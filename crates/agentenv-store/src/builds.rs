@@ -21,18 +21,18 @@ pub struct BuildKey {
 
 impl BuildKey {
     fn digest(&self) -> Digest {
-        let mut hash = Sha256::new();
-        let mut part = |text: &str| {
+        /// Each list with its length, each text with its own: no two keys are the same bytes.
+        fn part(hash: &mut Sha256, text: &str) {
             hash.update((text.len() as u64).to_be_bytes());
             hash.update(text);
-        };
-        part("build/1");
-        part(self.source.as_str());
-        part(&self.toolchain);
-        part(self.sdk.as_str());
+        }
+        let mut hash = Sha256::new();
+        for text in ["build/1", self.source.as_str(), &self.toolchain, self.sdk.as_str()] {
+            part(&mut hash, text);
+        }
         for command in &self.commands {
-            part("command");
-            command.iter().for_each(|word| part(word));
+            hash.update((command.len() as u64).to_be_bytes());
+            command.iter().for_each(|word| part(&mut hash, word));
         }
         Digest::from_sha256(hash.finalize().into())
     }

@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use sqlx::{
-    Sqlite, SqlitePool, Transaction,
+    Connection as _, Sqlite, SqlitePool, Transaction,
     migrate::Migrator,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
@@ -38,6 +38,8 @@ pub(crate) async fn open(path: &Path, lock_path: &Path) -> Result<SqlitePool, St
     let pool = SqlitePoolOptions::new()
         .max_connections(MAX_CONNECTIONS)
         .acquire_timeout(BUSY_TIMEOUT)
+        // SQLite itself rolls back where the disk is full, and sqlx then believes in a transaction that is gone.
+        .before_acquire(|connection, _| Box::pin(async move { Ok(!connection.is_in_transaction()) }))
         .connect_with(options)
         .await
         .map_err(|error| error_at(path, error))?;
