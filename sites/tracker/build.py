@@ -52,13 +52,13 @@ def main():
     # Nobody learns this password: `session` signs the administrator in without it.
     admin("initialise", secrets.token_urlsafe(24))
     # Roundup makes these two on first use, and two first requests at once would trip over each other.
-    run("-c", "import sys, roundup.instance; db = roundup.instance.open(sys.argv[1]).open('admin'); "
+    run("-S", "-c", "import sys, roundup.instance; db = roundup.instance.open(sys.argv[1]).open('admin'); "
               "db.getSessionManager(); db.getOTKManager(); db.close()", str(TRACKER))
     shutil.rmtree(TRACKER / "__pycache__", ignore_errors=True)
 
 
 def admin(*words):
-    run("-m", "roundup.scripts.roundup_admin", "-i", str(TRACKER), *words)
+    run("-S", "-m", "roundup.scripts.roundup_admin", "-i", str(TRACKER), *words)
 
 
 def run(*words):

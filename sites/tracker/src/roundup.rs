@@ -78,6 +78,8 @@ impl Roundup {
 
     fn start(&self) -> Result<DataProcess, RoundupError> {
         let mut child = Command::new("/usr/bin/python3")
+            // As the frontend is started: with nothing of the host but the standard library.
+            .args(["-I", "-S"])
             .arg(&self.script)
             .arg(&self.home)
             // Roundup needs none of the server's variables, the site key least of all.

@@ -68,7 +68,11 @@ impl Running {
     /// A data process of the test's own, for requests that the server would not send.
     pub fn data_process(&self) -> Child {
         let mut command = Command::new("/usr/bin/python3");
-        command.arg(site().join("roundup_data.py")).arg(self.home()).env("PYTHONDONTWRITEBYTECODE", "1");
+        command
+            .args(["-I", "-S"])
+            .arg(site().join("roundup_data.py"))
+            .arg(self.home())
+            .env("PYTHONDONTWRITEBYTECODE", "1");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
     }
 
@@ -179,7 +183,7 @@ fn start_frontend(data: &Path) -> Service {
     start(|port| {
         // The command of env.toml; only the port and the data folder differ.
         let env = fs::read_to_string(Path::new(BUNDLE).join("env.toml")).unwrap();
-        let (_, frontend) = env.split_once("[frontend]\ncommand = ").unwrap();
+        let (_, frontend) = env.split_once("\n[frontend]\ncommand = ").unwrap();
         let words: Vec<String> = serde_json::from_str(frontend.lines().next().unwrap()).unwrap();
         let words: Vec<String> = words
             .iter()
