@@ -219,7 +219,11 @@ impl Pod {
             _ => format!("see the log of `{}/server`", self.website.name),
         };
         let log = if exit == ExitCode::Refused { Vec::new() } else { self.log() };
-        ControlError::new(exit, error.to_string()).hint(hint).log(log)
+        let kind = match &error {
+            SiteError::Refused { body, .. } => Some(body.kind),
+            _ => None,
+        };
+        ControlError { kind, ..ControlError::new(exit, error.to_string()).hint(hint).log(log) }
     }
 
     /// The last lines of the server.
