@@ -31,7 +31,7 @@ impl UpgradeGate {
         self.0.store(true, Ordering::Release);
     }
 
-    fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }

@@ -94,7 +94,7 @@ where
     R: Future<Output = Response<Body>> + Send + 'static,
 {
     let gate = UpgradeGate::default();
-    let io = TokioIo::new(Guard::new(Stall::new(io, limits.write), gate.clone()));
+    let io = TokioIo::new(Guard::new(Stall::new(io, limits.write, gate.clone()), gate.clone()));
     let service = service_fn(move |request: Request<Incoming>| {
         let gate = gate.clone();
         let connect = request.method() == Method::CONNECT;
@@ -158,7 +158,7 @@ where
         .max_header_list_size(HEAD_BYTES as u32)
         .keep_alive_interval(limits.head)
         .keep_alive_timeout(limits.handshake)
-        .serve_connection(TokioIo::new(Stall::new(io, limits.write)), service);
+        .serve_connection(TokioIo::new(Stall::new(io, limits.write, UpgradeGate::default())), service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,

@@ -12,20 +12,24 @@ use tokio::{
     time::Sleep,
 };
 
-/// Ends a connection whose peer takes nothing of what is written to it (row 63).
+use crate::guard::UpgradeGate;
+
+/// Ends a connection whose peer takes nothing of what is written to it (row 63). Once it was upgraded it may: a program that
+/// drives a browser can stop for minutes, and what is written waits for it.
 pub(crate) struct Stall<T> {
     io: T,
     wait: Duration,
+    upgraded: UpgradeGate,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl<T> Stall<T> {
-    pub(crate) fn new(io: T, wait: Duration) -> Self {
-        Self { io, wait, timer: None }
+    pub(crate) fn new(io: T, wait: Duration, upgraded: UpgradeGate) -> Self {
+        Self { io, wait, upgraded, timer: None }
     }
 
     fn watch<R>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
-        if written.is_ready() {
+        if written.is_ready() || self.upgraded.is_open() {
             self.timer = None;
             return written;
         }

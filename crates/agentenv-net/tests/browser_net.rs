@@ -423,6 +423,27 @@ async fn row_65_idle_tunnels_are_closed() {
 }
 
 #[tokio::test]
+async fn row_64_rapid_resets_end_the_connection_and_not_the_listener() {
+    let deploy = Deploy::with(limits(), Echo::new(|_| Reply::Silence).await).await;
+    let browser = deploy.browser();
+    let stream = TcpStream::connect(browser.https_at("shop.test")).await.unwrap();
+    let mut sender = h2(tls(&deploy, stream, "shop.test", &["h2"]).await.unwrap()).await;
+    within(async {
+        for _ in 0..10_000 {
+            if sender.ready().await.is_err() {
+                break;
+            }
+            let request = Request::builder().uri("https://shop.test/").body(Empty::<Bytes>::new()).unwrap();
+            drop(sender.send_request(request));
+        }
+    })
+    .await;
+    let stream = TcpStream::connect(browser.https_at("tracker.test")).await.unwrap();
+    let mut sender = h2(tls(&deploy, stream, "tracker.test", &["h2"]).await.unwrap()).await;
+    assert_eq!(h2_get(&mut sender, "https://tracker.test/", &[]).await.0, StatusCode::OK);
+}
+
+#[tokio::test]
 async fn row_65_tunnels_are_bounded() {
     let deploy = Deploy::with(agentenv_net::Limits { tunnels: 2, ..limits() }, Echo::labelled("shop").await).await;
     let browser = deploy.browser();

@@ -24,7 +24,7 @@ use tokio::{
 };
 
 /// Longer than anything here takes.
-pub const WAIT: Duration = Duration::from_secs(10);
+pub const WAIT: Duration = Duration::from_secs(30);
 
 pub async fn within<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(WAIT, what).await.expect("it takes too long")
