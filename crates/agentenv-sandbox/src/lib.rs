@@ -18,6 +18,7 @@
 //! `main()` must call [`spawner_main`] for [`SPAWNER_COMMAND`] before it does anything else.
 
 mod broker;
+mod doctor;
 mod enter;
 mod environment;
 mod error;
@@ -29,6 +30,7 @@ pub mod liveness;
 mod messages;
 mod netlink;
 mod network;
+mod pipes;
 mod privileges;
 pub mod process;
 mod program;
@@ -43,6 +45,7 @@ mod spec;
 mod uid;
 mod wire;
 
+pub use doctor::{Check, doctor};
 pub use environment::Environment;
 pub use error::SandboxError;
 pub use sandbox::Sandbox;

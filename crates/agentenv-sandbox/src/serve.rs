@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd},
+    os::fd::{AsFd as _, AsRawFd, BorrowedFd, OwnedFd, RawFd},
 };
 
 use rustix::{
@@ -48,11 +48,17 @@ fn run(kernel: Kernel) -> ! {
     let code = match Spawner::new(kernel, control).and_then(|mut spawner| spawner.serve()) {
         Ok(()) => 0,
         Err(errno) => {
-            tracing::error!(%errno, "the spawner failed");
+            complain(&format!("the spawner failed: {errno}"));
             1
         }
     };
     kernel::exit_now(code)
+}
+
+/// Says something to the supervisor's log; nobody has set up another one in this process.
+fn complain(text: &str) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr().lock(), "spawner: {text}");
 }
 
 struct Spawner {
@@ -124,7 +130,7 @@ impl Spawner {
                     Ok(()) => {}
                     Err(WireError::Closed) => break Ok(()),
                     Err(error) => {
-                        tracing::error!(%error, "the supervisor said something that makes no sense");
+                        complain(&format!("the supervisor said something that makes no sense: {error}"));
                         break Err(Errno::PROTO);
                     }
                 }
@@ -223,7 +229,7 @@ impl Spawner {
     /// In a child: closes all that isn't its own, the spawner's end of `life` first of all.
     fn keep_only(&self, keep: &[BorrowedFd<'_>]) {
         // 2 is the supervisor's log, for a panic's message.
-        let keep: Vec<_> = keep.iter().map(|fd| fd.as_raw_fd()).chain([0, 1, 2]).collect();
+        let keep: Vec<_> = keep.iter().map(AsRawFd::as_raw_fd).chain([0, 1, 2]).collect();
         if kernel::close_all_but(&keep).is_err() {
             kernel::exit_now(127);
         }

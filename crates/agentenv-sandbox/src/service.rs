@@ -82,6 +82,12 @@ pub struct Service {
     pub(crate) ended: Mutex<Option<ExitInfo>>,
     /// Mount, pid, ipc, uts, cgroup; none for an executed program.
     pub(crate) namespaces: Option<[OwnedFd; 5]>,
+    pub(crate) manner: Manner,
+}
+
+/// How a service runs, and so whatever is executed beside it.
+#[derive(Clone, Debug)]
+pub(crate) struct Manner {
     pub(crate) cwd: PathBuf,
     pub(crate) seccomp: SeccompProfile,
     pub(crate) limits: Limits,

@@ -10,21 +10,18 @@ use std::{
     time::Duration,
 };
 
-use rustix::{
-    net::sockopt::{Timeout, set_socket_timeout},
-    pipe::PipeFlags,
-    process::{Pid, PidfdFlags, Signal},
-};
+use rustix::process::{PidfdFlags, Signal};
 
 use crate::{
     environment::{Environment, sealed},
     error::SandboxError,
     kernel,
     messages::{Create, Exec, Program, Reply, Report, Request, Start},
+    pipes::{CHILD_LIMIT, Pipes, limit_receive, local, pid_from, unexpected},
     process::ended_within,
     sandbox::Sandbox,
     serve::CONTROL_FD,
-    service::Service,
+    service::{Manner, Service},
     spec::{SandboxSpec, ServiceSpec, check_command},
     uid::MapBy,
     wire::{self, WireError},
@@ -32,8 +29,6 @@ use crate::{
 
 /// The spawner forks and answers; a fork of a small process takes less than a millisecond.
 const REPLY_LIMIT: Duration = Duration::from_secs(10);
-/// A child mounts and execs in a few milliseconds; a host under load, or a slow disk, may need much longer.
-const CHILD_LIMIT: Duration = Duration::from_secs(30);
 /// Killing and reaping everything.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(10);
 
@@ -131,13 +126,8 @@ impl Spawner {
             what: "a memory file",
             source,
         })?;
-        let program = Program {
-            command: spec.command.clone(),
-            cwd: spec.cwd.clone(),
-            seccomp: spec.seccomp,
-            limits: spec.limits,
-            set_groups: sandbox.uid.ids().by != MapBy::Owner,
-        };
+        let manner = Manner { cwd: spec.cwd.clone(), seccomp: spec.seccomp, limits: spec.limits };
+        let program = program(spec.command.clone(), &manner, sandbox);
         let start = Start {
             program,
             mounts: spec.mounts.clone(),
@@ -151,8 +141,7 @@ impl Spawner {
         let pipes = Pipes::new(&name)?;
         let namespaces: Vec<_> = sandbox.namespaces.iter().collect();
         self.ask(&name, &Request::Start(start), &pipes.theirs(&namespaces, environment, Some(&etc)))?;
-        let (ours, born) = pipes.follow(&name)?;
-        let mut service = ours.service(name, born, &spec.cwd, spec.seccomp, spec.limits);
+        let mut service = pipes.follow(&name, manner)?;
         // A service reads nothing: its standard input is a pipe that has ended.
         service.stdin = None;
         Ok(service)
@@ -173,14 +162,11 @@ impl Spawner {
         let name = service.name.clone();
         check_command(&command).map_err(|source| SandboxError::Spec { name: name.clone(), source })?;
         let Some(inside) = &service.namespaces else { return Err(SandboxError::Died { name }) };
-        let set_groups = sandbox.uid.ids().by != MapBy::Owner;
-        let (cwd, seccomp, limits) = (service.cwd.clone(), service.seccomp, service.limits);
-        let program = Program { command, cwd, seccomp, limits, set_groups };
+        let program = program(command, &service.manner, sandbox);
         let pipes = Pipes::new(&name)?;
         let namespaces: Vec<_> = sandbox.namespaces[..2].iter().chain(inside).collect();
         self.ask(&name, &Request::Exec(Exec { program }), &pipes.theirs(&namespaces, environment, None))?;
-        let (ours, born) = pipes.follow(&name)?;
-        Ok(ours.service(name, born, &service.cwd, seccomp, limits))
+        pipes.follow(&name, service.manner.clone())
     }
 
     /// Ends it: it kills whatever it started, waits for that, and ends.
@@ -205,6 +191,11 @@ impl Spawner {
         })?;
         reply.map(|pid| (pid, fds)).map_err(|failure| SandboxError::of_failure(name, failure))
     }
+}
+
+fn program(command: Vec<String>, manner: &Manner, sandbox: &Sandbox) -> Program {
+    let Manner { cwd, seccomp, limits } = manner.clone();
+    Program { command, cwd, seccomp, limits, set_groups: sandbox.uid.ids().by != MapBy::Owner }
 }
 
 fn launch(marker: &str) -> io::Result<Inner> {
@@ -244,142 +235,4 @@ impl Drop for Inner {
     fn drop(&mut self) {
         let _ = self.end();
     }
-}
-
-/// The pipes and sockets of one start: our ends and the child's.
-struct Pipes {
-    ours: Ours,
-    status: OwnedFd,
-    theirs: [OwnedFd; 5],
-}
-
-struct Ours {
-    stdin: OwnedFd,
-    stdout: OwnedFd,
-    stderr: OwnedFd,
-    exit: OwnedFd,
-}
-
-/// What a child has said about itself by the time it runs.
-struct Born {
-    pid: Pid,
-    pidfd: OwnedFd,
-    namespaces: Option<[OwnedFd; 5]>,
-}
-
-impl Pipes {
-    fn new(name: &str) -> Result<Self, SandboxError> {
-        let make = || -> rustix::io::Result<Self> {
-            let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
-            let ((stdin_theirs, stdin), (stdout, stdout_theirs)) = (pipe()?, pipe()?);
-            let ((stderr, stderr_theirs), (exit, exit_theirs)) = (pipe()?, pipe()?);
-            for fd in [&stdin, &stdout, &stderr, &exit] {
-                // Of our ends alone: a program may not expect it of its standard streams.
-                rustix::io::ioctl_fionbio(fd, true)?;
-            }
-            let (status, status_theirs) = wire::pair()?;
-            limit_receive(&status, CHILD_LIMIT)?;
-            let theirs = [stdin_theirs, stdout_theirs, stderr_theirs, status_theirs, exit_theirs];
-            Ok(Self { ours: Ours { stdin, stdout, stderr, exit }, status, theirs })
-        };
-        make().map_err(|errno| local(name, "a pipe", errno))
-    }
-
-    /// In the order that the spawner takes them apart.
-    fn theirs<'a>(
-        &'a self,
-        namespaces: &'a [&'a OwnedFd],
-        environment: &'a Environment,
-        etc: Option<&'a OwnedFd>,
-    ) -> Vec<BorrowedFd<'a>> {
-        let [stdin, stdout, stderr, status, exit] = &self.theirs;
-        let fd = |fd: &'a OwnedFd| fd.as_fd();
-        let mut fds: Vec<_> = namespaces.iter().map(|namespace| namespace.as_fd()).collect();
-        fds.extend([stdin, stdout, stderr].map(fd));
-        fds.push(environment.as_fd());
-        fds.extend([status, exit].map(fd));
-        fds.extend(etc.map(fd));
-        fds
-    }
-
-    /// Listens to the child until it has become its program.
-    fn follow(self, name: &str) -> Result<(Ours, Born), SandboxError> {
-        let Self { ours, status, theirs } = self;
-        drop(theirs);
-        let name = || name.to_owned();
-        let wire_error = |source| SandboxError::Wire { name: name(), source };
-        let (mut child, mut namespaces, mut executing) = (None, None, false);
-        let outcome = loop {
-            match wire::receive(status.as_fd()) {
-                Ok((Report::Cloned(pid), fds)) => match wire::exactly(fds) {
-                    Ok([pidfd]) => child = pid_from(pid).map(|pid| (pid, pidfd)),
-                    Err(source) => break Err(wire_error(source)),
-                },
-                Ok((Report::Namespaces, fds)) => match wire::exactly(fds) {
-                    Ok(fds) => namespaces = Some(fds),
-                    Err(source) => break Err(wire_error(source)),
-                },
-                Ok((Report::Executing, _)) => executing = true,
-                Ok((Report::Failed(failure), _)) => break Err(SandboxError::of_failure(&name(), failure)),
-                Ok((other, _)) => break Err(unexpected(&name(), &other)),
-                Err(WireError::Closed) if executing => break Ok(()),
-                Err(WireError::Closed) => break Err(SandboxError::Died { name: name() }),
-                Err(source) => break Err(wire_error(source)),
-            }
-        };
-        match (outcome, child) {
-            (Ok(()), Some((pid, pidfd))) => Ok((ours, Born { pid, pidfd, namespaces })),
-            (Ok(()), None) => Err(SandboxError::Died { name: name() }),
-            (Err(error), child) => {
-                if let Some((_, pidfd)) = child {
-                    let _ = rustix::process::pidfd_send_signal(&pidfd, Signal::KILL);
-                    ended_within(pidfd.as_fd(), CHILD_LIMIT);
-                }
-                Err(error)
-            }
-        }
-    }
-}
-
-impl Ours {
-    fn service(
-        self,
-        name: String,
-        born: Born,
-        cwd: &std::path::Path,
-        seccomp: crate::spec::SeccompProfile,
-        limits: crate::spec::Limits,
-    ) -> Service {
-        Service {
-            stdin: Some(self.stdin),
-            stdout: Some(self.stdout),
-            stderr: Some(self.stderr),
-            name,
-            pid: born.pid,
-            pidfd: born.pidfd,
-            exit: self.exit,
-            ended: Mutex::new(None),
-            namespaces: born.namespaces,
-            cwd: cwd.to_owned(),
-            seccomp,
-            limits,
-        }
-    }
-}
-
-fn pid_from(pid: u32) -> Option<Pid> {
-    i32::try_from(pid).ok().and_then(Pid::from_raw)
-}
-
-fn limit_receive(socket: &OwnedFd, limit: Duration) -> rustix::io::Result<()> {
-    set_socket_timeout(socket, Timeout::Recv, Some(limit))
-}
-
-fn local(name: &str, what: &'static str, errno: rustix::io::Errno) -> SandboxError {
-    SandboxError::Local { name: name.to_owned(), what, source: errno.into() }
-}
-
-fn unexpected(name: &str, report: &Report) -> SandboxError {
-    tracing::error!(name, ?report, "an unexpected report");
-    SandboxError::Died { name: name.to_owned() }
 }

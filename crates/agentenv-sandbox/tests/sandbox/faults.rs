@@ -1,6 +1,65 @@
-//! later
-crate::trials![];
+//! Row 70: the Nth system call of a creation fails.
 
-pub fn spawner(_marker: &str) -> ! {
+use agentenv_sandbox::{ExitInfo, NetworkKind, SandboxError, process::ProcessId};
+use rustix::io::Errno;
+
+use crate::support::*;
+
+crate::trials![row_70_any_call_may_fail];
+
+/// What the spawner's marker says in these tests: `fail:NTH:ERRNO`, or a deploy's id.
+pub fn spawner(marker: &str) -> ! {
+    if let Some((nth, errno)) = marker.strip_prefix("fail:").and_then(|rest| rest.split_once(':')) {
+        agentenv_sandbox::spawner_main_failing(nth.parse().unwrap(), errno.parse().unwrap());
+    }
     agentenv_sandbox::spawner_main()
+}
+
+/// Calls that a start makes at most; the loop below ends when a run makes fewer than it was to fail.
+const MAX_CALLS: u32 = 1000;
+
+fn row_70_any_call_may_fail() {
+    // Every call once; with the other errors, and in a browser's sandbox, one in a few.
+    let kinds = [
+        (Errno::NOMEM, NetworkKind::Pod, 1),
+        (Errno::NOSPC, NetworkKind::Browser, 13),
+        (Errno::MFILE, NetworkKind::Pod, 17),
+    ];
+    for (errno, network, step) in kinds {
+        let done = (1..MAX_CALLS).step_by(step).find(|&nth| !fails_cleanly(nth, errno, network));
+        let done = done.expect("a creation makes fewer calls");
+        assert!(done > 100, "only {done} calls are behind the gate");
+    }
+}
+
+/// Whether the creation failed; if it did, with a clean error, nothing left, and a spawner that goes on.
+fn fails_cleanly(nth: u32, errno: Errno, network: NetworkKind) -> bool {
+    let host = Host::marked(&format!("fail:{nth}:{}", errno.raw_os_error()));
+    let attempt = host.try_create(network).and_then(|sandbox| {
+        let spec = spec(&sandbox, &["true"]);
+        host.spawner.start(&sandbox, &spec, &environment()).map(|service| (sandbox, service))
+    });
+    let error = match attempt {
+        Ok((_sandbox, service)) => {
+            assert_eq!(service.wait_exit(LIMIT), Some(ExitInfo::Code(0)));
+            return false;
+        }
+        Err(error) => error,
+    };
+    match &error {
+        SandboxError::Setup { source, step, .. } => {
+            assert_eq!(source.raw_os_error(), Some(errno.raw_os_error()), "{error}");
+            assert!(!step.is_empty());
+        }
+        // The calls that report a failure can fail too.
+        SandboxError::Died { .. } | SandboxError::Source { .. } => {}
+        other => panic!("call {nth}: {other:?}"),
+    }
+    let below = || std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", host.spawner.pid())).unwrap();
+    eventually(&format!("nothing is left of call {nth}: {error}"), || {
+        below().split_ascii_whitespace().all(|pid| ProcessId::of(pid.parse().unwrap()).is_none())
+    });
+    let sandbox = host.create(network);
+    assert_eq!(host.output(&sandbox, &["true"]).exit, ExitInfo::Code(0));
+    true
 }

@@ -2,6 +2,8 @@
 //!
 //! The spawner is this program started again, and so is what attacks a sandbox from inside; hence a `main` of its own.
 
+#![expect(clippy::print_stdout, reason = "a probe says what it saw on its standard output")]
+
 mod attacks;
 mod faults;
 mod lifecycle;
@@ -12,10 +14,14 @@ mod support;
 
 use libtest_mimic::{Arguments, Trial};
 
+/// The word that makes this program a supervisor that is going to be killed.
+const SUPERVISOR: &str = "internal-supervisor";
+
 fn main() {
     let words: Vec<String> = std::env::args().collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [_, agentenv_sandbox::SPAWNER_COMMAND, marker] => faults::spawner(marker),
+        [_, SUPERVISOR, marker] => lifecycle::supervisor(marker),
         [_, probe::COMMAND, ref probe @ ..] => probe::run(probe),
         _ => {}
     }

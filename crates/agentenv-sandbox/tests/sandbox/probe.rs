@@ -37,6 +37,7 @@ pub fn run(words: &[&str]) -> ! {
         ["bind", addresses @ ..] => addresses.iter().for_each(|address| bind(address)),
         ["connect", address] => connect(address),
         ["fill", path] => println!("{}", outcome(fill(path))),
+        ["files", folder] => println!("{}", files(folder)),
         ["sleep"] => loop {
             println!("sleeping");
             std::thread::park();
@@ -147,27 +148,34 @@ fn calls() {
     }
 }
 
+/// The flag of `CLONE_NEWTIME`, which `clone` reads as part of a signal.
+const CLONE_NEWTIME: c_int = 0x80;
+
 fn namespaces() {
-    for (name, flag) in [
+    let flags = [
         ("mnt", libc::CLONE_NEWNS),
         ("uts", libc::CLONE_NEWUTS),
         ("ipc", libc::CLONE_NEWIPC),
         ("cgroup", libc::CLONE_NEWCGROUP),
-        ("time", 0x80),
         ("pid", libc::CLONE_NEWPID),
         ("net", libc::CLONE_NEWNET),
         ("user", libc::CLONE_NEWUSER),
-    ] {
-        println!("unshare_{name} {}", outcome(call(libc::SYS_unshare, &[flag.into()])));
-        if name == "time" {
-            continue;
-        }
+    ];
+    println!("unshare_time {}", outcome(call(libc::SYS_unshare, &[CLONE_NEWTIME.into()])));
+    for (name, flag) in flags {
         let child = call(libc::SYS_clone, &[c_long::from(flag | libc::SIGCHLD), 0, 0, 0, 0]);
         if matches!(child, Ok(0)) {
             std::process::exit(0);
         }
         println!("clone_{name} {}", outcome(child));
+        println!("unshare_{name} {}", outcome(call(libc::SYS_unshare, &[flag.into()])));
     }
+    // Where the last one worked, we have every capability now, in a namespace of our own: still nothing to use them on.
+    for (name, flag) in flags.iter().rev().skip(1) {
+        println!("nested_{name} {}", outcome(call(libc::SYS_unshare, &[(*flag).into()])));
+    }
+    let path = c"/tmp".as_ptr() as c_long;
+    println!("nested_mount {}", outcome(call(libc::SYS_mount, &[path, path, c"tmpfs".as_ptr() as c_long, 0, 0])));
 }
 
 fn nowhere() {
@@ -391,5 +399,14 @@ fn fill(path: &str) -> std::io::Result<()> {
     let mut file = fs::File::create(path)?;
     let block = vec![0; 1 << 20];
     // Far more than any tmpfs of the tests has.
-    (0..1024).try_for_each(|_| file.write_all(&block))
+    let filled = (0..1024).try_for_each(|_| file.write_all(&block));
+    fs::remove_file(path)?;
+    filled
+}
+
+/// Makes empty files until there is no inode left.
+fn files(folder: &str) -> usize {
+    let made = (0..1_000_000).take_while(|index| fs::File::create(format!("{folder}/{index}")).is_ok()).count();
+    (0..made).for_each(|index| fs::remove_file(format!("{folder}/{index}")).unwrap());
+    made
 }
