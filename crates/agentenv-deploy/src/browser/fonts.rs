@@ -31,6 +31,14 @@ const RULES: [&str; 20] = [
     "90-synthetic.conf",
 ];
 
+/// Where Liberation is installed it comes first: sites are made for Arial, Times and Courier, whose measures it has, and
+/// DejaVu before it would draw emoji in black, from glyphs of its own.
+const PREFERRED: &str = "\
+<alias><family>sans-serif</family><prefer><family>Liberation Sans</family></prefer></alias>
+<alias><family>serif</family><prefer><family>Liberation Serif</family></prefer></alias>
+<alias><family>monospace</family><prefer><family>Liberation Mono</family></prefer></alias>
+";
+
 /// The text of `/etc/fonts/fonts.conf`.
 pub(super) fn configuration() -> String {
     let mut text = String::from(
@@ -39,6 +47,7 @@ pub(super) fn configuration() -> String {
          <cachedir>/etc/fonts/cache</cachedir>\n\
          <cachedir prefix=\"xdg\">fontconfig</cachedir>\n",
     );
+    text.push_str(PREFERRED);
     for rule in RULES {
         writeln!(text, "<include ignore_missing=\"yes\">/usr/share/fontconfig/conf.avail/{rule}</include>")
             .expect("writing to a String");
