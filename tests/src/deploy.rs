@@ -1,6 +1,11 @@
 //! A running deploy, and what it leaves behind.
 
-use std::{fs, path::PathBuf, thread, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
 
 use agentenv_protocol::control::{DeniedEntry, DeployInfo, DeployStatus};
 use serde_json::Value;
@@ -26,6 +31,11 @@ impl<'h> Deploy<'h> {
     /// Its id.
     pub fn id(&self) -> &str {
         self.info.deploy.as_str()
+    }
+
+    /// The folder of the test's home.
+    pub fn home_path(&self) -> &Path {
+        self.home.path()
     }
 
     /// Its folder.

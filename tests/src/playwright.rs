@@ -33,6 +33,8 @@ pub fn playwright(deploy: &Deploy<'_>, script: &str) -> Value {
     let cdp_url = &deploy.info.browsers.first().expect("the deploy has a browser").cdp_url;
     let mut command = Command::new(python);
     command.args(["-c", AROUND]).env("CDP_URL", cdp_url).env_remove("PYTHONPATH");
+    // Playwright's driver leaves a folder behind wherever temporary files are.
+    command.env("TMPDIR", deploy.home_path());
     let outcome = run_within(LIMIT, &mut command, Some(script.as_bytes()));
     outcome.json()
 }

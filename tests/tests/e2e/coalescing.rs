@@ -13,7 +13,8 @@ fn hub_and_gist() -> agentenv_tests::Home {
 #[track_caller]
 fn without_a_proxy(deploy: &Deploy<'_>, url: &str) -> String {
     let command = [
-        "chromium",
+        // Debian's own `chromium` is a script that reads its settings from the host's /etc.
+        "/usr/lib/chromium/chromium",
         "--headless=new",
         "--no-proxy-server",
         "--user-data-dir=/tmp/coalescing",

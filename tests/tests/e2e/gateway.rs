@@ -78,7 +78,8 @@ fn row_4_a_token_in_query_or_cookie_is_refused() {
         "GET /svc/alpha/mirror HTTP/1.1\r\nHost: g\r\nAuthorization: Bearer wrong".to_owned(),
         "GET /svc/alpha/mirror HTTP/1.1\r\nHost: g".to_owned(),
     ] {
-        assert_eq!(ask(&deploy, &head).status, 401, "{head}");
+        let reply = ask(&deploy, &head);
+        assert!([400, 401].contains(&reply.status), "{head}: {}", reply.raw);
     }
     let log = home.run(&["env", "logs", deploy.id(), "alpha/server"]).ok();
     assert!(!log.contains(&token) && !log.contains("mirror /mirror"), "{log}");

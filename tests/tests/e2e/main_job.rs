@@ -14,7 +14,7 @@ fn with_playwright(home: &Home, arguments: &[&str]) -> Command {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places =
         std::iter::once(target().join("venv/bin")).chain(std::env::split_paths(&path)).collect::<Vec<PathBuf>>();
-    command.env("PATH", std::env::join_paths(places).expect("a path"));
+    command.env("PATH", std::env::join_paths(places).expect("a path")).env("TMPDIR", home.path());
     command
 }
 

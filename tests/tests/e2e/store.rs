@@ -50,7 +50,7 @@ fn row_98_a_build_that_writes_elsewhere_changes_nothing_that_is_stored() {
     let home = Home::empty();
     let outside = tempfile_path();
     let build = format!(
-        "build = [\"/usr/bin/python3\", \"-c\", \"import os; open('made', 'w').write('inside'); open({outside:?}, 'w').write('outside'); \
+        "build = [\"/usr/bin/python3\", \"-c\", \"import os; open('made', 'w').write('inside'); open('{outside}', 'w').write('outside'); \
          os.symlink('/etc/passwd', 'way-out')\"]\n"
     );
     let bundle = PySite::new("alpha").toml(&build).bundle();
@@ -60,7 +60,7 @@ fn row_98_a_build_that_writes_elsewhere_changes_nothing_that_is_stored() {
     assert!(!bundle.folder().join("made").exists(), "builds run in a scratch copy");
 
     let build = format!(
-        "build = [\"/usr/bin/python3\", \"-c\", \"open('made', 'w').write('inside'); open({outside:?}, 'w').write('outside')\"]\n"
+        "build = [\"/usr/bin/python3\", \"-c\", \"open('made', 'w').write('inside'); open('{outside}', 'w').write('outside')\"]\n"
     );
     let bundle = PySite::new("alpha").toml(&build).bundle();
     home.put(&bundle);
