@@ -143,7 +143,12 @@ async fn run(
     request: &StartRequest,
     progress: &mut (impl FnMut(&str) + Send),
 ) -> Result<DeployInfo, ControlError> {
-    let mut child = Command::new("/proc/self/exe")
+    let mut command = Command::new("/proc/self/exe");
+    // Secrets reach the supervisor by its standard input alone: its environment lies open to the user's other processes.
+    for name in request.variables.keys() {
+        command.env_remove(name);
+    }
+    let mut child = command
         .arg0("agent-env")
         .arg(SUPERVISOR_COMMAND)
         .arg(dir.path())
