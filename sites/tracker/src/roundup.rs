@@ -43,8 +43,8 @@ pub struct Roundup {
 }
 
 struct DataProcess {
-    // Dropped with the rest, and killed by that.
-    _child: Child,
+    // Killed when it is dropped.
+    child: Child,
     requests: ChildStdin,
     answers: BufReader<ChildStdout>,
 }
@@ -61,7 +61,7 @@ impl Roundup {
     /// to the next one.
     pub async fn ask(&self, request: &Value) -> Result<Value, RoundupError> {
         let mut slot = self.process.lock().await;
-        let mut process = match slot.take() {
+        let mut process = match slot.take().and_then(DataProcess::if_it_runs) {
             Some(process) => process,
             None => self.start()?,
         };
@@ -85,7 +85,6 @@ impl Roundup {
             // Roundup needs none of the server's variables, the site key least of all.
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
-            .env("PYTHONDONTWRITEBYTECODE", "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -94,11 +93,16 @@ impl Roundup {
         let (Some(requests), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(RoundupError::Garbage);
         };
-        Ok(DataProcess { _child: child, requests, answers: BufReader::new(answers) })
+        Ok(DataProcess { child, requests, answers: BufReader::new(answers) })
     }
 }
 
 impl DataProcess {
+    /// None where it was killed since the last request, say for want of memory.
+    fn if_it_runs(mut self) -> Option<Self> {
+        matches!(self.child.try_wait(), Ok(None)).then_some(self)
+    }
+
     async fn ask(&mut self, request: &Value) -> Result<Value, RoundupError> {
         let mut line = request.to_string();
         line.push('\n');

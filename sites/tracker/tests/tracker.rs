@@ -175,6 +175,15 @@ fn a_restarted_server_goes_on_with_its_data() {
 }
 
 #[test]
+fn a_killed_data_process_is_started_anew() {
+    let site = Running::start();
+    site.load(&office());
+    let before = site.get(None);
+    site.kill_data_process();
+    assert_eq!(site.get(None), before);
+}
+
+#[test]
 fn the_first_pages_may_be_asked_for_at_once() {
     let site = Running::start();
     std::thread::scope(|scope| {

@@ -60,6 +60,24 @@ impl Running {
         self.server = start_server(self.data.path());
     }
 
+    /// Kills the server's data process, as a kernel short of memory does.
+    pub fn kill_data_process(&self) {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.server.child.id())).unwrap();
+        let children = threads.map(|thread| fs::read_to_string(thread.unwrap().path().join("children")).unwrap());
+        let pids: Vec<String> =
+            children.flat_map(|text| text.split(' ').map(str::to_owned).collect::<Vec<_>>()).collect();
+        let [pid] = &pids.into_iter().filter(|pid| !pid.is_empty()).collect::<Vec<_>>()[..] else {
+            panic!("one child")
+        };
+        assert!(Command::new("kill").args(["-KILL", pid]).status().unwrap().success());
+        let started = Instant::now();
+        // Until the server's next request it stays as a zombie.
+        while !fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z ")) {
+            assert!(started.elapsed() < START_LIMIT, "{pid} goes on");
+            std::thread::yield_now();
+        }
+    }
+
     /// The tracker home.
     pub fn home(&self) -> PathBuf {
         self.data.path().join("tracker")
@@ -191,7 +209,7 @@ fn start_frontend(data: &Path) -> Service {
             .collect();
         let words = as_ordinary_user(&words);
         let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).env("HOME", "/tmp").env("PYTHONDONTWRITEBYTECODE", "1");
+        command.args(&words[1..]).env("HOME", "/tmp");
         command
     })
 }
