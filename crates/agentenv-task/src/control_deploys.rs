@@ -124,3 +124,6 @@ impl Deploys for ControlDeploys {
         Box::pin(self.end(deploy))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,9 @@
 //!
 //! A task file says what an agent is to do and how to see that it did:
 //!
-//! ```toml
+//! ```
+//! # use std::path::Path;
+//! let text = r#"
 //! format = 1
 //! name = "buy-a-mug"
 //! goal = "Buy one mug at https://shop.test/."
@@ -13,13 +15,14 @@
 //!
 //! [[step]]
 //! kind = "load_data"
-//! data = { shop = { file = "shop.json" } }
+//! data = { shop = { users = [{ username = "ada" }], products = [{ name = "Mug" }] } }
 //!
 //! [[step]]
 //! kind = "browser_sign_in"
 //! users = { shop = "ada" }
 //!
 //! [[step]]
+//! name = "buy it"
 //! kind = "agent"
 //! command = ["python3", "agent.py"]
 //! timeout_s = 600
@@ -27,12 +30,34 @@
 //! [[step]]
 //! kind = "check"
 //! website = "shop"
+//! selector = { orders = { user = "ada" } }
 //! pointer = "/orders/0/items/0/name"
 //! equals = "Mug"
+//! "#;
+//! let task = agentenv_task::parse_task(Path::new("task.toml"), Path::new("."), text, &|file| std::fs::read(file))?;
+//! assert_eq!(task.steps.len(), 5);
+//! # Ok::<(), agentenv_task::Problems>(())
 //! ```
 //!
-//! [`load_task`] reads it, [`plan`] refuses what cannot work, [`Runner::run`] does it and leaves a [`RunRecord`] that is
-//! readable at any moment, also after the runner's death; [`Runner::reap`] then closes what was left.
+//! | step | keys |
+//! |---|---|
+//! | `deploy_env` | `env` (`office` or `office@3`), `provider`, `ready_timeout_s`, `deploy_name`, `capture_traffic` |
+//! | `load_data` | `data`: a table by website, each its own data or `{ file = "data.json" }`, relative to the task file |
+//! | `browser_sign_in` | `users`: a user by website; `target`: one browser, every one without it |
+//! | `agent` | `command`, run in the task file's folder; `env`; `goal`, in place of the task's |
+//! | `check` | `[[step.expect]]` tables, or one expectation in the step itself, or `command` |
+//! | `reset_env`, `close_env` | |
+//! | `collect_traffic_capture` | `fail_task_on_error` |
+//!
+//! Every step may have `name` and `timeout_s`. Where several deploys are open, `deploy` names the `deploy_env` step that
+//! is meant. An expectation has `website`, `selector` (what the site's `data/get` is asked for), `pointer` (a JSON Pointer
+//! into the answer) and one of `equals`, `contains`, `matches`, `exists`, `length`, `equals_value_at` and
+//! `contains_value_at`; the last two take another `{ website, selector, pointer }`.
+//!
+//! [`load_task`] reads a task, [`plan`] refuses what cannot work, [`Runner::run`] does it and leaves a [`RunRecord`] that
+//! is readable at any moment, also after the runner's death; [`Runner::reap`] then closes what was left. Nothing is run a
+//! second time: an agent's work in a site cannot be taken up in the middle, so [`Runner::resume`] goes on with the
+//! teardown and the record only.
 
 mod action;
 mod archive;

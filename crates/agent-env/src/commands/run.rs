@@ -149,13 +149,8 @@ async fn resume(home: &Home, output: Output, store: &Store, args: &RunArg) -> Re
     let run = args.id(&StoreLog::new(store.clone())).await?;
     let recovered = runner(home, output, store).resume(&run).await.map_err(|error| run_error(&error))?;
     let record = recovered.record;
-    output.result(&json!({ "changed": recovered.changed, "record": record }), || {
-        if recovered.changed {
-            view::show(home, &record, false)
-        } else {
-            format!("{run} is over, nothing of it is left")
-        }
-    })?;
+    let shown = || format!("{run} is over, nothing of it is left\n\n{}", view::show(home, &record, false));
+    output.result(&json!({ "changed": recovered.changed, "record": record }), shown)?;
     Ok(ExitCode::SUCCESS)
 }
 

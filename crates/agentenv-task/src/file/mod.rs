@@ -1,5 +1,7 @@
 //! Task files: `task.toml` to [`Task`], every problem at once.
 
+mod expect;
+mod json;
 mod problem;
 mod reader;
 mod steps;
@@ -80,10 +82,7 @@ pub fn parse_task(path: &Path, folder: &Path, text: &str, read: &ReadFile<'_>) -
     let root = Section::new(&source, document.as_table(), "the file", 0);
     format(&root);
     let name = root.required_parsed("name", Name::parse);
-    let goal = root.required_string("goal");
-    if let Some(goal) = goal.as_ref().filter(|goal| goal.value.trim().is_empty()) {
-        source.problem(goal.at, "`goal` is empty", "say what the agent is to do");
-    }
+    let goal = root.required_parsed("goal", steps::goal);
     let steps = root.tables("step", "a step");
     if !root.has("step") || steps.as_ref().is_some_and(Vec::is_empty) {
         root.missing("step", "at least one `[[step]]`");

@@ -112,7 +112,8 @@ fn head(home: &Home, record: &RunRecord, alive: bool) -> String {
         rows.push(("outcome", outcome.to_string()));
     }
     rows.extend(record.reason.clone().map(|reason| ("reason", reason)));
-    rows.extend(record.interrupted.clone().map(|why| ("stopped", why)));
+    let stopped = record.interrupted.clone().filter(|why| record.reason.as_ref() != Some(why));
+    rows.extend(stopped.map(|why| ("stopped", why)));
     rows.push(("began", record.created_at.strftime(TIME).to_string()));
     if record.ended_at.is_some() {
         rows.push(("took", took(record.created_at, record.ended_at)));

@@ -105,7 +105,7 @@ async fn a_task_whose_every_check_holds_has_passed() {
         .iter()
         .map(|event| serde_json::to_value(event).unwrap()["event"].as_str().unwrap().to_owned())
         .collect();
-    assert_eq!(kinds[..5], ["run_started", "deploy_intended", "step_started", "progress", "step_done"]);
+    assert_eq!(kinds[..5], ["run_started", "step_started", "deploy_intended", "progress", "step_done"]);
     assert_eq!(kinds.last().unwrap(), "run_done");
 }
 
