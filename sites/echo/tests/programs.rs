@@ -105,6 +105,7 @@ fn the_other_paths_do_what_they_say() {
         ("/redirect?to=%2Fnext&status=307", "HTTP/1.1 307 Redirect\r\n"),
         ("/set-cookie?a=b&raw=c%3Dd%3B+Secure", "Set-Cookie: a=b; Path=/\r\nSet-Cookie: c=d;+Secure\r\n"),
         ("/status?code=503", "HTTP/1.1 503 "),
+        ("/api/data/get", "HTTP/1.1 404 "),
         ("/early", "HTTP/1.1 103 Early Hints\r\n"),
         ("/trailers", "0\r\nX-Sum: 5\r\n\r\n"),
         ("/short", "Content-Length: 10\r\n\r\nhello"),

@@ -88,6 +88,8 @@ async fn answer(connection: &mut Connection, head: &Head, raw: &[u8]) -> io::Res
             connection.stream.write_all(b"\x16\x03this is not HTTP\r\n\r\n").await?;
             return Ok(false);
         }
+        // The operations are the server's: here they are no pages.
+        path if path.starts_with("/api/") => send(connection, head, "404 Not Found", &[], b"not found\n").await?,
         _ => echo(connection, head, raw).await?,
     }
     Ok(true)

@@ -18,6 +18,7 @@
 //! | `/cut` | a closed connection |
 //! | `/short` | half of the body that was announced, then a closed connection |
 //! | `/garbage` | what is not HTTP |
+//! | `/api/...` | 404: the operations are the server's |
 //! | anything else | the request as `text/plain`, byte for byte |
 
 mod answers;
