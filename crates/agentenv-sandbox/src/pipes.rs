@@ -7,6 +7,7 @@ use std::{
 };
 
 use rustix::{
+    fs::Mode,
     net::sockopt::{Timeout, set_socket_timeout},
     pipe::PipeFlags,
     process::{Pid, Signal},
@@ -47,6 +48,11 @@ impl Pipes {
             for fd in [&stdin, &stdout, &stderr, &exit] {
                 // Of our ends alone: a program may not expect it of its standard streams.
                 rustix::io::ioctl_fionbio(fd, true)?;
+            }
+            // The service is another uid: without this it could not open /dev/stdout. Nobody else comes to it by a path.
+            rustix::fs::fchmod(&stdin_theirs, Mode::from_raw_mode(0o604))?;
+            for fd in [&stdout_theirs, &stderr_theirs] {
+                rustix::fs::fchmod(fd, Mode::from_raw_mode(0o602))?;
             }
             let (status, status_theirs) = wire::pair()?;
             limit_receive(&status, CHILD_LIMIT)?;

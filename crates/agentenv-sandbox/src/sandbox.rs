@@ -113,7 +113,12 @@ impl Sandbox {
         let wanted = u8::try_from(count).map_err(|_| WireError::Count { got: count, expected: wire::MAX_FDS })?;
         wire::send_bytes(socket.as_fd(), &[kind, wanted], &[])?;
         let mut buffer = [0; ANSWER_BYTES];
-        let (answer, fds) = wire::receive_bytes(socket.as_fd(), &mut buffer)?;
+        let (answer, fds) = wire::receive_bytes(socket.as_fd(), &mut buffer).inspect_err(|error| {
+            if matches!(error, WireError::TimedOut) {
+                // A late answer would be taken for the next request's.
+                let _ = rustix::net::shutdown(&*socket, rustix::net::Shutdown::Both);
+            }
+        })?;
         match answer.try_into().map(i32::from_ne_bytes) {
             Ok(0) => {}
             Ok(errno) => return Err(WireError::Refused(std::io::Error::from_raw_os_error(errno))),

@@ -129,6 +129,13 @@ impl Spawner {
                 match self.answer() {
                     Ok(()) => {}
                     Err(WireError::Closed) => break Ok(()),
+                    // The message is used up, its descriptors are closed: this request failed, the next may not.
+                    Err(WireError::Truncated | WireError::Count { .. }) => {
+                        let reply: Reply = Err(Failure::setup("receiving descriptors", Errno::MFILE));
+                        if wire::send(self.control.as_fd(), &reply, &[]).is_err() {
+                            break Ok(());
+                        }
+                    }
                     Err(error) => {
                         complain(&format!("the supervisor said something that makes no sense: {error}"));
                         break Err(Errno::PROTO);

@@ -185,8 +185,10 @@ impl Spawner {
         let control = self.0.control.lock().unwrap_or_else(PoisonError::into_inner);
         wire::send(control.as_fd(), request, fds).map_err(gone)?;
         let (reply, fds) = wire::receive::<Reply>(control.as_fd()).map_err(|error| {
-            // A late answer would be taken for the next request's.
-            let _ = rustix::net::shutdown(&*control, rustix::net::Shutdown::Both);
+            if matches!(error, WireError::TimedOut) {
+                // A late answer would be taken for the next request's.
+                let _ = rustix::net::shutdown(&*control, rustix::net::Shutdown::Both);
+            }
             gone(error)
         })?;
         reply.map(|pid| (pid, fds)).map_err(|failure| SandboxError::of_failure(name, failure))

@@ -5,7 +5,7 @@ use rustix::io::Errno;
 
 use crate::support::*;
 
-crate::trials![row_70_any_call_may_fail];
+crate::trials![row_70_any_call_may_fail, row_70_without_descriptors_the_supervisor_gets_errors];
 
 /// What the spawner's marker says in these tests: `fail:NTH:ERRNO`, or a deploy's id.
 pub fn spawner(marker: &str) -> ! {
@@ -62,4 +62,36 @@ fn fails_cleanly(nth: u32, errno: Errno, network: NetworkKind) -> bool {
     let sandbox = host.create(network);
     assert_eq!(host.output(&sandbox, &["true"]).exit, ExitInfo::Code(0));
     true
+}
+
+/// In a process of its own, since the limit is the process's.
+fn row_70_without_descriptors_the_supervisor_gets_errors() {
+    let exe = std::env::current_exe().unwrap();
+    let output = std::process::Command::new(exe).args([crate::SUPERVISOR, "d-ffffffffffff"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Runs out of descriptors in the middle of creating, placing and starting, one descriptor later each time.
+pub fn short_of_descriptors() -> ! {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let host = Host::new();
+    let sandbox = host.create(NetworkKind::Pod);
+    let limits = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(256), maximum: limits.maximum }).unwrap();
+    let (spec, environment) = (spec(&sandbox, &["true"]), environment());
+    let (mut created, mut started, mut placed) = (0, 0, 0);
+    for free in 0..40 {
+        let mut fillers = Vec::new();
+        while let Ok(filler) = std::fs::File::open("/dev/null") {
+            fillers.push(filler);
+        }
+        fillers.truncate(fillers.len() - free);
+        created += u32::from(host.try_create(NetworkKind::Pod).is_ok());
+        started += u32::from(host.spawner.start(&sandbox, &spec, &environment).is_ok());
+        placed += u32::from(sandbox.tcp(10).is_ok());
+    }
+    // Each worked once there was room, and the sandbox never broke.
+    assert!((1..40).contains(&created) && (1..40).contains(&started) && (1..40).contains(&placed));
+    assert_eq!(host.output(&sandbox, &["true"]).exit, ExitInfo::Code(0));
+    std::process::exit(0)
 }

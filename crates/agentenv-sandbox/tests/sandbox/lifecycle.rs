@@ -9,7 +9,7 @@ use std::{
 };
 
 use agentenv_sandbox::{
-    ExitInfo, Mount, NetworkKind, SandboxError,
+    ExitInfo, Mount, NetworkKind, SandboxError, UidMode,
     process::{ProcessId, ProcessRole, find_processes_of},
 };
 
@@ -100,34 +100,45 @@ fn a_terminated_service_may_clean_up() {
 }
 
 fn a_closed_sandbox_and_a_shut_spawner_leave_nothing() {
-    let before = processes();
     let host = Host::marked("d-c105edc105ed");
-    let uids = {
-        let sandboxes = [NetworkKind::Pod, NetworkKind::Browser].map(|network| host.create(network));
-        let mut services: Vec<_> = sandboxes
-            .iter()
-            .map(|sandbox| host.start(sandbox, &spec(sandbox, &[PROBE, probe::COMMAND, "sleep"])))
-            .collect();
-        services.iter_mut().for_each(|service| assert_eq!(line(service), "sleeping"));
-        let roles: Vec<_> = find_processes_of("d-c105edc105ed").unwrap().into_iter().map(|(_, role)| role).collect();
-        for (role, count) in [(ProcessRole::Spawner, 1), (ProcessRole::Broker, 2), (ProcessRole::Init, 2)] {
-            assert_eq!(roles.iter().filter(|found| **found == role).count(), count, "{roles:?}");
-        }
-        let uids = sandboxes.each_ref().map(|sandbox| sandbox.uid().uid());
-        drop(services);
-        sandboxes.into_iter().for_each(|sandbox| sandbox.close().unwrap());
-        uids
-    };
-    // The last exits are seen by the spawner before it ends.
+    let sandboxes = [NetworkKind::Pod, NetworkKind::Browser].map(|network| host.create(network));
+    let mut services: Vec<_> = sandboxes
+        .iter()
+        .map(|sandbox| host.start(sandbox, &spec(sandbox, &[PROBE, probe::COMMAND, "sleep"])))
+        .collect();
+    services.iter_mut().for_each(|service| assert_eq!(line(service), "sleeping"));
+    let roles: Vec<_> = find_processes_of("d-c105edc105ed").unwrap().into_iter().map(|(_, role)| role).collect();
+    for (role, count) in [(ProcessRole::Spawner, 1), (ProcessRole::Broker, 2), (ProcessRole::Init, 2)] {
+        assert_eq!(roles.iter().filter(|found| **found == role).count(), count, "{roles:?}");
+    }
+    // Spawner, brokers, pid 1s and services; and the namespaces that they are in.
+    let all = descendants(host.spawner.pid());
+    assert_eq!(all.len(), 7);
+    let namespaces = namespaces_of(&all);
+    assert!(namespaces.len() >= 2 * 3 + 2 * 5 || rustix::process::geteuid().as_raw() != 0, "{namespaces:?}");
+    let uids = sandboxes.each_ref().map(|sandbox| sandbox.uid().uid());
+    drop(services);
+    sandboxes.into_iter().for_each(|sandbox| sandbox.close().unwrap());
     host.spawner.shutdown().unwrap();
     assert_eq!(find_processes_of("d-c105edc105ed").unwrap(), []);
-    let left: Vec<_> = processes().difference(&before).copied().collect();
-    let ours = descendants(std::process::id());
-    assert!(left.iter().all(|(pid, _)| !ours.contains(pid)), "{left:?}");
-    if !matches!(host.uids.mode(), agentenv_sandbox::UidMode::Single { .. }) {
-        let again = host.uids.allocate().unwrap();
-        assert!(again.uid() == uids[0] || again.uid() == uids[1] || again.uid() > 0);
+    assert!(all.iter().all(|&pid| ProcessId::of(pid).is_none()));
+    let everybody: Vec<u32> = processes().into_iter().map(|(pid, _)| pid).collect();
+    assert!(namespaces_of(&everybody).is_disjoint(&namespaces));
+    // Nothing runs as their uids, so those are free again.
+    if !matches!(host.uids.mode(), UidMode::Single { .. }) {
+        let free = |uid| rustix::process::getpriority_user(rustix::process::Uid::from_raw(uid)).is_err();
+        assert!(uids.into_iter().all(free));
     }
+}
+
+/// The namespaces that processes are in and we are not, as far as we may look.
+fn namespaces_of(pids: &[u32]) -> BTreeSet<std::path::PathBuf> {
+    let of = |pid: &str| -> BTreeSet<_> {
+        let kinds = ["user", "net", "mnt", "pid", "ipc", "uts", "cgroup"];
+        kinds.iter().filter_map(|kind| fs::read_link(format!("/proc/{pid}/ns/{kind}")).ok()).collect()
+    };
+    let ours = of("self");
+    pids.iter().flat_map(|pid| of(&pid.to_string())).filter(|namespace| !ours.contains(namespace)).collect()
 }
 
 /// A supervisor of its own: this program again, with a spawner, a sandbox and a service, until it is killed.

@@ -21,6 +21,7 @@ fn main() {
     let words: Vec<String> = std::env::args().collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [_, agentenv_sandbox::SPAWNER_COMMAND, marker] => faults::spawner(marker),
+        [_, SUPERVISOR, "d-ffffffffffff"] => faults::short_of_descriptors(),
         [_, SUPERVISOR, marker] => lifecycle::supervisor(marker),
         [_, probe::COMMAND, ref probe @ ..] => probe::run(probe),
         _ => {}

@@ -70,6 +70,8 @@ fn outcome<T>(result: std::io::Result<T>) -> String {
             Some(libc::EADDRINUSE) => "EADDRINUSE".to_owned(),
             Some(libc::ECONNREFUSED) => "ECONNREFUSED".to_owned(),
             Some(libc::ENOSPC) => "ENOSPC".to_owned(),
+            Some(libc::EINVAL) => "EINVAL".to_owned(),
+            Some(libc::EADDRNOTAVAIL) => "EADDRNOTAVAIL".to_owned(),
             _ => error.to_string(),
         },
     }
