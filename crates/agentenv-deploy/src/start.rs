@@ -115,13 +115,13 @@ impl Starting {
         );
         dir.save(&record).map_err(|error| storage(dir, &error))?;
         if let Some(name) = &request.name {
-            take_name(home, dir, name, record)?;
+            take_name(home, dir, name, &record)?;
         }
         Ok(Self { _lock: lock })
     }
 }
 
-fn take_name(home: &Home, dir: &DeployDir, name: &Name, record: DeployRecord) -> Result<(), ControlError> {
+fn take_name(home: &Home, dir: &DeployDir, name: &Name, record: &DeployRecord) -> Result<(), ControlError> {
     let Err(holder) = names::claim(home, name, &record.deploy).map_err(|error| storage(dir, &error))? else {
         return Ok(());
     };

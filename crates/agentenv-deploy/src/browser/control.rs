@@ -6,14 +6,11 @@ use agentenv_protocol::Name;
 use serde_json::json;
 use tokio::{
     net::TcpStream,
-    time::{Instant, timeout, timeout_at},
+    time::{Instant, timeout_at},
 };
 
-use super::BrowserError;
-use crate::cdp::{Cdp, CdpError, Event, Events};
-
-/// A browser that is asked to close does so in some 50 ms; afterwards it is killed.
-const CLOSE_GRACE: Duration = Duration::from_secs(2);
+use super::{BrowserError, residue::Residue};
+use crate::cdp::{Cdp, CdpError, Events};
 
 /// A running Chromium. Clones share its connection, which is the supervisor's own: clients have theirs.
 #[derive(Clone, Debug)]
@@ -25,7 +22,8 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Connects to a browser that may still be starting, trying until the limit: until its first tab is there.
+    /// Connects to a browser that may still be starting, trying until the limit: until its first tab is there. A browser
+    /// that holds a cookie or shows a page is refused: it is not new.
     pub async fn connect<F, R>(name: Name, dial: F, port: u16, limit: Duration) -> Result<Self, BrowserError>
     where
         F: Fn() -> R,
@@ -34,46 +32,30 @@ impl Browser {
         let started = Instant::now();
         let connect = async {
             let cdp = Cdp::connect(dial, port, limit).await?;
-            let first_tab = timeout_at(started + limit, first_tab(&cdp))
-                .await
-                .unwrap_or(Err(CdpError::NotAnswering { after: limit }))?;
-            Ok((cdp, first_tab))
+            let rest = async {
+                let events = cdp.events();
+                let first_tab = first_tab(&cdp).await?;
+                Ok((events, first_tab, Residue::read(&cdp).await?))
+            };
+            let rest: Result<_, CdpError> =
+                timeout_at(started + limit, rest).await.unwrap_or(Err(CdpError::NotAnswering { after: limit }));
+            rest.map(|(events, first_tab, residue)| (cdp, events, first_tab, residue))
         };
         match connect.await {
-            Ok((cdp, first_tab)) => Ok(Self { name, cdp, first_tab }),
+            Ok((_, _, _, residue)) if !residue.is_clean(&[]) => {
+                Err(BrowserError::NotNew { browser: name, holds: residue.to_string() })
+            }
+            Ok((cdp, events, first_tab, _)) => {
+                tokio::spawn(report_crashes(events, name.clone()));
+                Ok(Self { name, cdp, first_tab })
+            }
             Err(source) => Err(BrowserError::Cdp { browser: name, source }),
         }
-    }
-
-    /// Its name within the deploy.
-    pub fn name(&self) -> &Name {
-        &self.name
     }
 
     /// Its product and version, such as `Chrome/156.0.8078.108`.
     pub fn product(&self) -> &str {
         self.cdp.product()
-    }
-
-    /// Tells of tabs that crash from now on.
-    pub fn crashes(&self) -> Crashes {
-        Crashes(self.cdp.events())
-    }
-
-    /// Waits until the browser's side closes, which it does when it exits.
-    pub async fn closed(&self) {
-        self.cdp.closed().await;
-    }
-
-    /// Asks the browser to close and waits until it has. Afterwards, or on an error, the caller kills what is left.
-    pub async fn close(&self) -> Result<(), BrowserError> {
-        match self.cdp.call("Browser.close", json!({})).await {
-            Ok(_) | Err(CdpError::Closed) => {}
-            Err(source) => return Err(self.failed(source)),
-        }
-        timeout(CLOSE_GRACE, self.closed()).await.map_err(|_| {
-            self.failed(CdpError::NoEvent { method: "the end of the connection".to_owned(), after: CLOSE_GRACE })
-        })
     }
 
     pub(super) fn failed(&self, source: CdpError) -> BrowserError {
@@ -94,38 +76,16 @@ async fn first_tab(cdp: &Cdp) -> Result<Arc<str>, CdpError> {
     }
 }
 
-/// A tab whose renderer crashed. The browser lives on; the tab shows Chromium's page for this.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TabCrash {
-    /// The target.
-    pub target: String,
-    /// Such as `crashed`, `oom` or `killed`.
-    pub status: String,
-}
-
-/// Crashes of a browser's tabs.
-#[derive(Debug)]
-pub struct Crashes(Events);
-
-impl Crashes {
-    /// Waits for the next one; `None` when the browser is gone.
-    pub async fn next(&mut self) -> Option<TabCrash> {
-        loop {
-            match self.0.next().await {
-                Ok(event) => {
-                    if let Some(crash) = tab_crash(&event) {
-                        return Some(crash);
-                    }
-                }
-                // Among thousands of lost events one may have been a crash; the next is seen again.
-                Err(CdpError::EventsLost { .. }) => {}
-                Err(_) => return None,
+/// Writes tabs whose renderer crashed to the log, until the browser is gone. The browser lives on; the tab shows Chromium's
+/// page for this, and an agent's client is told too.
+async fn report_crashes(mut events: Events, browser: Name) {
+    loop {
+        match events.next().await {
+            Ok(event) if event.method == "Target.targetCrashed" => {
+                tracing::warn!(%browser, target = event.text("/targetId"), status = event.text("/status"), "a tab crashed");
             }
+            Ok(_) | Err(CdpError::EventsLost { .. }) => {}
+            Err(_) => return,
         }
     }
-}
-
-fn tab_crash(event: &Event) -> Option<TabCrash> {
-    (event.method == "Target.targetCrashed")
-        .then(|| TabCrash { target: event.text("/targetId").to_owned(), status: event.text("/status").to_owned() })
 }

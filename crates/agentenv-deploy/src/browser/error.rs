@@ -27,6 +27,14 @@ pub enum BrowserError {
         #[source]
         source: CdpError,
     },
+    /// A browser that should be new holds something.
+    #[error("browser `{browser}` is not new: it holds {holds}")]
+    NotNew {
+        /// Which browser.
+        browser: Name,
+        /// What it holds.
+        holds: String,
+    },
     /// A start tab didn't load.
     #[error("browser `{browser}`: start tab `{tab}` did not load from `{host}`: {why}")]
     StartTab {
@@ -61,6 +69,7 @@ impl BrowserError {
         match self {
             Self::NotInstalled { .. } => "install it: `apt-get install chromium`",
             Self::BadAuthority => "deploy again; the authority is made new for each deploy",
+            Self::NotNew { .. } => "close the deploy and deploy again",
             Self::Cdp { .. } => "see the browser's log with `agent-env env logs`",
             Self::StartTab { why, .. } => why.hint(),
             Self::SignIn { why, .. } => why.hint(),

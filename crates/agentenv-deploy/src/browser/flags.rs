@@ -1,6 +1,7 @@
 //! Chromium's command line. Chromium's own sandbox stays on: nothing here may weaken it.
 
-use super::launch::{BrowserSpec, DEVTOOLS_PORT, HOME, Proxy};
+use super::launch::{BrowserSpec, HOME, Proxy};
+use crate::sandbox_net::DEVTOOLS;
 
 /// The height of the window's own parts above the page: headless windows have tab strip and toolbar too.
 const WINDOW_CHROME_HEIGHT: u32 = 87;
@@ -66,7 +67,7 @@ pub(super) fn of(spec: &BrowserSpec) -> Vec<String> {
     let mut flags = vec![
         "--headless".to_owned(),
         format!("--user-data-dir={HOME}/profile"),
-        format!("--remote-debugging-port={DEVTOOLS_PORT}"),
+        format!("--remote-debugging-port={DEVTOOLS}"),
         format!("--lang={}", spec.language),
         format!("--window-size={width},{height}"),
         format!("--screen-info={{{width}x{height}}}"),

@@ -9,8 +9,6 @@ use std::{
 
 use super::{BrowserError, flags, fonts, policy};
 
-/// Where DevTools listens on the sandbox's 127.0.0.1. Pages can't reach it: the forward port refuses addresses.
-pub const DEVTOOLS_PORT: u16 = 9222;
 /// The writable home inside the sandbox; empty at each start.
 pub const HOME: &str = "/home/agent";
 
@@ -76,8 +74,6 @@ pub struct Launch {
     pub environment: Vec<(String, String)>,
     /// Files of the generated `/etc`, by path below it.
     pub etc: Vec<(String, Vec<u8>)>,
-    /// Where DevTools listens on 127.0.0.1.
-    pub devtools_port: u16,
 }
 
 /// Finds Chromium's own binary, below `/usr` so that sandboxes have it.
@@ -107,7 +103,7 @@ pub fn chromium(
         ("fonts/fonts.conf".to_owned(), fonts::configuration().into_bytes()),
     ];
     etc.extend_from_slice(font_cache);
-    Ok(Launch { command, cwd: HOME.into(), environment: environment(spec), etc, devtools_port: DEVTOOLS_PORT })
+    Ok(Launch { command, cwd: HOME.into(), environment: environment(spec), etc })
 }
 
 fn environment(spec: &BrowserSpec) -> Vec<(String, String)> {

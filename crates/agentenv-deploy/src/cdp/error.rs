@@ -63,25 +63,10 @@ pub enum CdpError {
         /// What is missing.
         field: &'static str,
     },
-    /// An event didn't arrive in time.
-    #[error("no `{method}` within {} ms", .after.as_millis())]
-    NoEvent {
-        /// The event.
-        method: String,
-        /// How long was waited.
-        after: Duration,
-    },
     /// Events came faster than they were read, so some are lost.
     #[error("{lost} DevTools events were lost")]
     EventsLost {
         /// How many.
         lost: u64,
     },
-}
-
-impl CdpError {
-    /// Whether the browser's side of the connection is gone.
-    pub fn is_closed(&self) -> bool {
-        matches!(self, Self::Closed | Self::NotListening { .. } | Self::Http(_))
-    }
 }

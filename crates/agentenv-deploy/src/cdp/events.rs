@@ -1,12 +1,9 @@
 //! What the browser tells unasked.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use serde_json::Value;
-use tokio::{
-    sync::broadcast::{Receiver, error::RecvError},
-    time::timeout,
-};
+use tokio::sync::broadcast::{Receiver, error::RecvError};
 
 use super::{CdpError, Session};
 
@@ -45,20 +42,5 @@ impl Events {
             Err(RecvError::Closed) => Err(CdpError::Closed),
             Err(RecvError::Lagged(lost)) => Err(CdpError::EventsLost { lost }),
         }
-    }
-
-    /// Waits for one event of one session.
-    pub async fn wait(&mut self, session: &Session, method: &str, limit: Duration) -> Result<Arc<Event>, CdpError> {
-        let wanted = async {
-            loop {
-                let event = self.next().await?;
-                if event.is(session, method) {
-                    return Ok(event);
-                }
-            }
-        };
-        timeout(limit, wanted)
-            .await
-            .unwrap_or_else(|_| Err(CdpError::NoEvent { method: method.to_owned(), after: limit }))
     }
 }

@@ -8,7 +8,7 @@
 //! let page = cdp.attach(&target).await?;
 //! page.call("Page.enable", json!({})).await?;
 //! page.call("Page.navigate", json!({ "url": "https://shop.test/" })).await?;
-//! events.wait(&page, "Page.loadEventFired", Duration::from_secs(10)).await?;
+//! while !events.next().await?.is(&page, "Page.loadEventFired") {}
 //! ```
 
 mod connect;

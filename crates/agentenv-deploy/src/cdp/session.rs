@@ -69,11 +69,6 @@ impl Cdp {
         Ok(Session { cdp: self.clone(), id: id.into(), target: target.into() })
     }
 
-    /// Waits until the connection is closed.
-    pub async fn closed(&self) {
-        self.calls.closed().await;
-    }
-
     async fn send(
         &self,
         method: &str,

@@ -99,10 +99,9 @@ async fn a_call_without_an_answer_times_out_and_one_cut_off_is_closed() {
         drop(socket);
     };
     let (error, ()) = tokio::join!(page.call("Page.stop", json!({})), cut);
-    assert!(error.is_err_and(|error| error.is_closed()));
-    cdp.closed().await;
-    assert!(cdp.call("Browser.close", json!({})).await.is_err_and(|error| error.is_closed()));
-    assert!(cdp.events().next().await.is_err_and(|error| error.is_closed()));
+    assert!(matches!(error, Err(CdpError::Closed)), "{error:?}");
+    assert!(matches!(cdp.call("Browser.close", json!({})).await, Err(CdpError::Closed)));
+    assert!(matches!(cdp.events().next().await, Err(CdpError::Closed)));
 }
 
 #[tokio::test]

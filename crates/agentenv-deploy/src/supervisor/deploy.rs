@@ -108,13 +108,13 @@ impl Deploy {
         // Every name is known before anything is loaded.
         let pods: Vec<_> =
             request.data.into_iter().map(|(website, data)| Ok((self.pod(&website)?, data))).collect::<Result<_, ControlError>>()?;
-        let loads = pods.into_iter().map(|(pod, data)| async { pod.client.load(data).await.map_err(|error| pod.failed(error)) });
+        let loads = pods.into_iter().map(|(pod, data)| async { pod.client.load(data).await.map_err(|error| pod.failed(&error)) });
         try_join_all(loads).await.map(drop)
     }
 
     pub(crate) async fn data(&self, request: GetRequest) -> Result<DataReply, ControlError> {
         let pod = self.pod(&request.website)?;
-        let data = pod.client.get(request.selector).await.map_err(|error| pod.failed(error))?;
+        let data = pod.client.get(request.selector).await.map_err(|error| pod.failed(&error))?;
         Ok(DataReply { data })
     }
 

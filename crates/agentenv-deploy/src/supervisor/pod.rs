@@ -158,7 +158,7 @@ impl Pod {
             match answer {
                 Ok(Ok(())) => return Ok(()),
                 Ok(Err(SiteError::Refused { body, .. })) => reason = body.message,
-                Ok(Err(error @ SiteError::Garbage { .. })) => return Err(self.failed(error)),
+                Ok(Err(error @ SiteError::Garbage { .. })) => return Err(self.failed(&error)),
                 Ok(Err(error)) => reason = error.to_string(),
                 Err(_) => {}
             }
@@ -189,7 +189,7 @@ impl Pod {
     }
 
     async fn check_card(&self) -> Result<Vec<HostPattern>, ControlError> {
-        let card = self.client.card().await.map_err(|error| self.failed(error))?;
+        let card = self.client.card().await.map_err(|error| self.failed(&error))?;
         let garbage = |what: String| {
             ControlError::infrastructure(format!("website `{}` answered garbage to its card: {what}", self.website.name))
                 .hint("`agent-env website check` tells which rule its server breaks")
@@ -203,8 +203,8 @@ impl Pod {
     }
 
     /// An error of the site as the deploy's.
-    pub(crate) fn failed(&self, error: SiteError) -> ControlError {
-        let exit = match &error {
+    pub(crate) fn failed(&self, error: &SiteError) -> ControlError {
+        let exit = match error {
             SiteError::Slow { .. } => ExitCode::TimedOut,
             SiteError::Refused { body, status, .. } => match body.kind {
                 agentenv_protocol::ErrorKind::BlockedBySite => ExitCode::Failed,
@@ -213,7 +213,7 @@ impl Pod {
             },
             _ => ExitCode::Infrastructure,
         };
-        let hint = match &error {
+        let hint = match error {
             SiteError::Refused { body, .. } if !body.hint.is_empty() => body.hint.clone(),
             SiteError::Garbage { .. } => "`agent-env website check` tells which rule its server breaks".to_owned(),
             _ => format!("see the log of `{}/server`", self.website.name),

@@ -33,7 +33,7 @@ impl Deploy {
         self.sites.cut_all();
         let data = try_join_all(self.pods.values().map(|pod| async {
             let began = Instant::now();
-            pod.client.reset().await.map_err(|error| pod.failed(error))?;
+            pod.client.reset().await.map_err(|error| pod.failed(&error))?;
             Ok::<Duration, ControlError>(began.elapsed())
         }));
         let data = data.await?.into_iter().max().unwrap_or_default();

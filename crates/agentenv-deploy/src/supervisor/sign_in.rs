@@ -18,7 +18,7 @@ impl Deploy {
         let browsers = self.targets(request.target.as_ref())?;
         let states = request.users.into_iter().map(|(website, user)| async {
             let pod = self.pod(&website)?;
-            let state = pod.client.session(Some(user.clone())).await.map_err(|error| pod.failed(error))?;
+            let state = pod.client.session(Some(user.clone())).await.map_err(|error| pod.failed(&error))?;
             Ok::<_, ControlError>((website, user, state))
         });
         let states: Vec<(Name, String, SessionState)> = try_join_all(states).await?;

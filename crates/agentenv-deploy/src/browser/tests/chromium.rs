@@ -17,11 +17,23 @@ use tokio::{
     time::timeout,
 };
 
-use super::{super::*, site::Internet};
+use super::{
+    super::{origin::OriginPage, residue::Residue, *},
+    site::Internet,
+};
 use crate::cdp::Cdp;
 
 /// Two browsers start at once on a machine that also builds.
 pub(super) const LIMIT: Duration = Duration::from_secs(30);
+
+/// Counts what an origin stores; workers and caches exist at secure origins only.
+const COUNT_STORAGE: &str = r"
+(async () => ({
+  'local storage': localStorage.length,
+  'databases': (await indexedDB.databases()).length,
+  'caches': self.caches ? (await caches.keys()).length : 0,
+  'service workers': navigator.serviceWorker ? (await navigator.serviceWorker.getRegistrations()).length : 0,
+}))()";
 
 pub(super) struct Running {
     pub(super) browser: Browser,
@@ -57,9 +69,22 @@ impl Running {
         Cdp::connect(|| TcpStream::connect(("127.0.0.1", self.port)), self.port, LIMIT).await.unwrap()
     }
 
+    /// What the browser holds; storage is asked for by origin, such as `1 local storage of https://shop.test`.
+    pub(super) async fn residue(&self, origins: &[String]) -> (Residue, Vec<String>) {
+        let page = OriginPage::open(&self.browser.cdp, None).await.unwrap();
+        let mut storage = Vec::new();
+        for origin in origins {
+            let counts = page.evaluate(origin, COUNT_STORAGE).await.unwrap();
+            let some = counts.as_object().unwrap().iter().filter(|(_, count)| count.as_u64() != Some(0));
+            storage.extend(some.map(|(kind, count)| format!("{count} {kind} of {origin}")));
+        }
+        page.close().await.unwrap();
+        (Residue::read(&self.browser.cdp).await.unwrap(), storage)
+    }
+
     /// Closes the browser and waits until its process is gone; the folder stays until this is dropped.
     pub(super) async fn close(&mut self) {
-        self.browser.close().await.unwrap();
+        self.browser.cdp.call("Browser.close", serde_json::json!({})).await.unwrap();
         timeout(LIMIT, self.process.wait()).await.expect("Chromium exits in time").unwrap();
     }
 

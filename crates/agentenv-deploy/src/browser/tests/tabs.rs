@@ -125,18 +125,27 @@ async fn key_events_arrive_and_a_crashed_tab_is_told() {
     ] {
         let mut events = client.events();
         page.call("Page.navigate", json!({ "url": "https://shop.test/" })).await.unwrap();
-        events.wait(&page, event, LIMIT).await.unwrap();
+        let arrives = async { while !events.next().await.unwrap().is(&page, event) {} };
+        tokio::time::timeout(LIMIT, arrives).await.unwrap_or_else(|_| panic!("{event}"));
     }
 
-    let mut crashes = running.browser.crashes();
+    let mut events = running.browser.cdp.events();
     // It never answers.
     let crash = tokio::spawn(async move { page.call("Page.crash", json!({})).await });
-    let told = tokio::time::timeout(LIMIT, crashes.next()).await.unwrap().unwrap();
-    assert_eq!(told.target, target);
+    let told = async {
+        loop {
+            let event = events.next().await.unwrap();
+            if event.method == "Target.targetCrashed" && event.text("/targetId") == target {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(LIMIT, told).await.expect("Target.targetCrashed");
     crash.abort();
 
     running.kill().await;
-    tokio::time::timeout(LIMIT, running.browser.closed()).await.expect("a killed browser's connection closes");
-    assert_eq!(crashes.next().await, None);
-    assert!(matches!(running.browser.close().await, Ok(()) | Err(BrowserError::Cdp { .. })));
+    let ended = async { while events.next().await.is_ok() {} };
+    tokio::time::timeout(LIMIT, ended).await.expect("a killed browser's connection closes");
+    let gone = running.browser.open_start_tabs(&urls(&["https://shop.test/"]), LIMIT).await.unwrap_err();
+    assert_eq!(gone.to_string(), "browser `browser`: the browser closed its DevTools connection");
 }
