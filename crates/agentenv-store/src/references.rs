@@ -81,6 +81,20 @@ impl Store {
         self.commit(transaction).await
     }
 
+    /// Every deploy that needs versions, also one that died before it left anything else.
+    pub async fn deploys_with_references(&self) -> Result<Vec<DeployId>, StoreError> {
+        let rows = sqlx::query("select distinct holder from env_references where holder_kind = 'deploy' order by 1")
+            .fetch_all(&self.pool)
+            .await
+            .map_err(|error| self.database(error))?;
+        rows.iter()
+            .map(|row| {
+                let id: String = row.try_get(0).map_err(|error| self.database(error))?;
+                DeployId::parse(&id).map_err(|source| StoreError::RecordId { what: format!("deploy `{id}`"), source })
+            })
+            .collect()
+    }
+
     /// Who needs a version, as people read it.
     pub async fn references_to(&self, name: &Name, version: u64) -> Result<Vec<String>, StoreError> {
         let rows = sqlx::query(

@@ -1,13 +1,10 @@
 //! Commands on stored envs.
 
-use std::{
-    io::{self, Write as _},
-    path::PathBuf,
-};
+use std::path::PathBuf;
 
 use agentenv_model::{
-    EnvRef, EnvSpec, EnvVersion, FrontendSpec, Member, NetworkSpec, SettingValue, WebsiteSource, WebsiteSpec, claims_of,
-    site_table,
+    EnvRef, EnvSpec, EnvVersion, FrontendSpec, Member, NetworkSpec, SettingValue, WebsiteSource, WebsiteSpec,
+    claims_of, site_table,
 };
 use agentenv_protocol::{Home, Name, control::ControlError};
 use agentenv_store::{Store, StoredEnv};
@@ -16,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     output::{Output, columns},
+    progress::Activity,
     put::{Put, Putter, env_version, latest_versions, store_error},
 };
 
@@ -106,27 +104,29 @@ pub(crate) struct EnvRmArgs {
 #[derive(Args, Debug)]
 pub(crate) struct StoreGcArgs {}
 
-/// Progress goes to standard error, where results never are. Where it is closed there is nobody to tell.
-fn progress(line: &str) {
-    let _ = writeln!(io::stderr().lock(), "{line}");
-}
-
 async fn open(home: &Home) -> Result<Store, ControlError> {
     Store::open(home).await.map_err(store_error)
 }
 
 /// `website put`.
 pub(crate) async fn website_put(home: &Home, output: Output, args: WebsitePutArgs) -> Result<(), ControlError> {
-    let store = open(home).await?;
     let (folder, flags) = args.flags();
+    let what = folder.as_ref().map_or("the image".to_owned(), |folder| folder.display().to_string());
+    let activity = Activity::start(output, format!("storing {what}"));
+    let store = open(home).await?;
+    let progress = |line: &str| activity.say(line);
     let put = Putter { home, store: &store, progress: &progress }.website(folder.as_deref(), &flags).await?;
+    activity.finish();
     show_put(output, &put)
 }
 
 /// `env put`.
 pub(crate) async fn env_put(home: &Home, output: Output, args: EnvPutArgs) -> Result<(), ControlError> {
+    let activity = Activity::start(output, format!("storing {}", args.path.display()));
     let store = open(home).await?;
+    let progress = |line: &str| activity.say(line);
     let put = Putter { home, store: &store, progress: &progress }.env(&args.path, args.latest).await?;
+    activity.finish();
     show_put(output, &put)
 }
 
@@ -198,8 +198,10 @@ pub(crate) async fn env_show(home: &Home, output: Output, args: EnvShowArgs) -> 
     }
     let text = || {
         let latest = if stored.latest { ", the latest" } else { "" };
-        let mut lines =
-            vec![format!("{} env {}, version {}{latest}, stored {}", stored.kind, stored.name, stored.version, stored.created_at)];
+        let mut lines = vec![format!(
+            "{} env {}, version {}{latest}, stored {}",
+            stored.kind, stored.name, stored.version, stored.created_at
+        )];
         lines.extend(described(&version.spec));
         lines.extend(table.iter().map(|entry| format!("  name      {} -> {}", entry.pattern, entry.website)));
         lines.extend(used_by.iter().map(|holder| format!("  used by   {holder}")));
@@ -215,7 +217,9 @@ async fn members(store: &Store, env: &EnvVersion) -> Result<Vec<(Name, EnvVersio
     let mut found = Vec::new();
     for member in multi.members() {
         let version = match member.version {
-            Some(version) => store.get_env(&member.env, Some(version)).await.ok().map(|env| env_version(&env)).transpose()?,
+            Some(version) => {
+                store.get_env(&member.env, Some(version)).await.ok().map(|env| env_version(&env)).transpose()?
+            }
             None => latest.iter().find(|env| env.name == member.env).cloned(),
         };
         found.extend(version.map(|version| (member.name.clone(), version)));
@@ -275,7 +279,8 @@ fn website_lines(site: &WebsiteSpec) -> Vec<String> {
     if site.live {
         lines.push("  live      a real site".to_owned());
     }
-    let service = |name: &str, command: &[String], port: u16| format!("  {name:<9} {} (port {port})", command.join(" "));
+    let service =
+        |name: &str, command: &[String], port: u16| format!("  {name:<9} {} (port {port})", command.join(" "));
     match &site.source {
         WebsiteSource::Image(image) => lines.push(format!("  image     {image}")),
         WebsiteSource::Bundle { server, frontend, services } => {

@@ -7,14 +7,15 @@ use std::{
     os::unix::fs::{DirBuilderExt as _, symlink},
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
 use agentenv_protocol::{ExitCode, Name, control::ControlError};
 use agentenv_store::SOURCE_DATE_EPOCH;
 use tokio::{
-    io::{AsyncBufReadExt as _, AsyncRead, BufReader},
+    io::{AsyncBufReadExt as _, BufReader},
+    net::unix::pipe,
     process::{Child, Command},
 };
 use toml_edit::{DocumentMut, InlineTable, Item, Table, Value};
@@ -125,7 +126,7 @@ pub(super) async fn run(
     progress: &(dyn Fn(&str) + Send + Sync),
 ) -> Result<(), ControlError> {
     let program = command.first().map(String::as_str).unwrap_or_default();
-    let mut child = spawn(command, site, workplace).map_err(|error| match error.kind() {
+    let (mut child, output) = spawn(command, site, workplace).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
             let message = format!("the build of `{name}` needs the program `{program}`: {error}");
             refused(message, "install it, or change `build` in env.toml")
@@ -133,15 +134,13 @@ pub(super) async fn run(
         _ => ControlError::infrastructure(format!("the build program `{program}` cannot be started: {error}")),
     })?;
     let last = Last::default();
-    let (out, err) = (child.stdout.take(), child.stderr.take());
     let ended = {
-        let pipes = async { tokio::join!(forward(out, progress, &last), forward(err, progress, &last)) };
-        let mut pipes = std::pin::pin!(pipes);
+        let mut output = std::pin::pin!(forward(output, progress, &last));
         let waited = tokio::time::timeout(BUILD_TIMEOUT, async {
             tokio::select! {
-                _ = &mut pipes => child.wait().await,
+                () = &mut output => child.wait().await,
                 ended = child.wait() => {
-                    let _ = tokio::time::timeout(DRAIN_TIMEOUT, &mut pipes).await;
+                    let _ = tokio::time::timeout(DRAIN_TIMEOUT, &mut output).await;
                     ended
                 }
             }
@@ -173,10 +172,12 @@ async fn finish(
     Err(failure.hint("its last lines say why; nothing was stored").log(last.take()))
 }
 
-fn spawn(command: &[String], site: &Path, workplace: &Workplace) -> io::Result<Child> {
+fn spawn(command: &[String], site: &Path, workplace: &Workplace) -> io::Result<(Child, pipe::Receiver)> {
     let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     // A relative program is the bundle's, and `execve` would look from here.
     let program = if program.contains('/') { site.join(program).into_os_string() } else { OsString::from(program) };
+    // One pipe for both, so that their lines stay in order.
+    let (output, ours) = io::pipe()?;
     let mut build = Command::new(program);
     build
         .args(arguments)
@@ -188,8 +189,8 @@ fn spawn(command: &[String], site: &Path, workplace: &Workplace) -> io::Result<C
         // Links into a package cache would be copied anyway.
         .env("UV_LINK_MODE", "copy")
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
+        .stdout(ours.try_clone()?)
+        .stderr(ours)
         .kill_on_drop(true);
     for (name, _) in std::env::vars_os() {
         // What cargo tells about the package that runs us, where it does, is not about the site.
@@ -198,12 +199,12 @@ fn spawn(command: &[String], site: &Path, workplace: &Workplace) -> io::Result<C
             build.env_remove(name);
         }
     }
-    build.spawn()
+    Ok((build.spawn()?, pipe::Receiver::from_owned_fd(output.into())?))
 }
 
-/// The last lines of both pipes, in the order of their arrival.
-#[derive(Clone, Default)]
-struct Last(Arc<Mutex<VecDeque<String>>>);
+/// The last lines of output.
+#[derive(Default)]
+struct Last(Mutex<VecDeque<String>>);
 
 impl Last {
     fn push(&self, line: &str) {
@@ -215,13 +216,12 @@ impl Last {
     }
 
     fn take(self) -> Vec<String> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)).into()
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner).into()
     }
 }
 
-async fn forward(pipe: Option<impl AsyncRead + Unpin>, progress: &(dyn Fn(&str) + Send + Sync), last: &Last) {
-    let Some(pipe) = pipe else { return };
-    let mut reader = BufReader::new(pipe);
+async fn forward(output: pipe::Receiver, progress: &(dyn Fn(&str) + Send + Sync), last: &Last) {
+    let mut reader = BufReader::new(output);
     let mut line = Vec::new();
     loop {
         // A reader that fails has nothing more to say; the exit status tells the rest.

@@ -52,12 +52,13 @@ fn there_already(error: io::Error) -> io::Result<()> {
 
 /// The bundle's entries, parents first.
 fn list(bundle: &Path) -> Result<BTreeMap<PathBuf, Entry>, ControlError> {
-    let in_repository = bundle.canonicalize().is_ok_and(|real| real.ancestors().any(|above| above.join(".git").exists()));
+    let in_repository =
+        bundle.canonicalize().is_ok_and(|real| real.ancestors().any(|above| above.join(".git").exists()));
     let walk = WalkBuilder::new(bundle)
         .standard_filters(false)
         .git_ignore(true)
-        .require_git(false)
-        // Above a bundle that is no repository's, a .gitignore is somebody else's.
+        // Up to the repository's top. Above a bundle that is in none, a .gitignore is somebody else's.
+        .require_git(in_repository)
         .parents(in_repository)
         .filter_entry(|entry| entry.file_name() != NEVER_COPIED)
         .build();

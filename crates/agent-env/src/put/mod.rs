@@ -26,7 +26,7 @@ use agentenv_store::{NewEnv, Store};
 use serde::Serialize;
 
 pub(crate) use error::{problems_error, refused, store_error};
-pub(crate) use records::{env_version, get_version, latest_versions, plan_input};
+pub(crate) use records::{env_version, latest_versions, plan_input};
 
 use stage::Stage;
 
@@ -144,13 +144,7 @@ impl Putter<'_> {
         self.record(prepared, Vec::new(), Vec::new()).await
     }
 
-    async fn multi(
-        &self,
-        name: Name,
-        mut multi: MultiFile,
-        folder: &Path,
-        latest: bool,
-    ) -> Result<Put, ControlError> {
+    async fn multi(&self, name: Name, mut multi: MultiFile, folder: &Path, latest: bool) -> Result<Put, ControlError> {
         let mut members = Vec::new();
         for member in multi.members_mut() {
             let MemberTarget::Path(path) = &member.target else { continue };
@@ -214,7 +208,8 @@ fn env_file(path: &Path) -> Result<PathBuf, ControlError> {
 
 /// The text of an env file, of which no more is read than may be there.
 fn read_env_file(path: &Path) -> Result<Option<String>, ControlError> {
-    let fail = |error: std::io::Error| refused(format!("{}: {error}", path.display()), "it has to be a readable text file");
+    let fail =
+        |error: std::io::Error| refused(format!("{}: {error}", path.display()), "it has to be a readable text file");
     match path.metadata() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(fail(error)),
@@ -246,7 +241,8 @@ fn parent(path: &Path) -> PathBuf {
 /// A member's path, which lies in the multi env's own folder also when links are followed.
 fn beneath(folder: &Path, path: &str) -> Result<PathBuf, ControlError> {
     let joined = folder.join(path);
-    let fail = |error: std::io::Error| refused(format!("{}: {error}", joined.display()), "name a bundle beside the env file");
+    let fail =
+        |error: std::io::Error| refused(format!("{}: {error}", joined.display()), "name a bundle beside the env file");
     let real = joined.canonicalize().map_err(fail)?;
     if real.starts_with(folder.canonicalize().map_err(fail)?) {
         Ok(joined)

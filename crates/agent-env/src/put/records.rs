@@ -12,16 +12,11 @@ pub(crate) fn env_version(stored: &StoredEnv) -> Result<EnvVersion, ControlError
         let message = format!("the record of env `{}` version {} cannot be read: {error}", stored.name, stored.version);
         refused(message, "put the env again")
     })?;
-    Ok(EnvVersion {
-        name: stored.name.clone(),
-        version: stored.version,
-        spec: record.env,
-        tree: stored.tree.clone(),
-    })
+    Ok(EnvVersion { name: stored.name.clone(), version: stored.version, spec: record.env, tree: stored.tree.clone() })
 }
 
 /// The version that a command names.
-pub(crate) async fn get_version(store: &Store, env: &EnvRef) -> Result<EnvVersion, ControlError> {
+async fn get_version(store: &Store, env: &EnvRef) -> Result<EnvVersion, ControlError> {
     env_version(&store.get_env(&env.name, env.version).await.map_err(store_error)?)
 }
 

@@ -67,6 +67,12 @@ impl Sdk {
         }
         let fail = |error| io_error(&place, error);
         fs::DirBuilder::new().recursive(true).mode(0o755).create(&sdks).map_err(fail)?;
+        // Two first puts at once: neither removes what the other builds against. Unpacking is short, so the wait is.
+        let lock = fs::File::create(sdks.join("lock")).map_err(fail)?;
+        lock.lock().map_err(fail)?;
+        if self.is_at(&place) {
+            return Ok(package);
+        }
         let part = tempfile::Builder::new().prefix(".part-").tempdir_in(&sdks).map_err(fail)?;
         for (path, bytes) in &self.files {
             let at = part.path().join(path);
@@ -76,12 +82,7 @@ impl Sdk {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fail(error)),
             _ => {}
         }
-        match fs::rename(part.path(), &place) {
-            Ok(()) => {}
-            // Another command was faster.
-            Err(_) if self.is_at(&place) => {}
-            Err(error) => return Err(fail(error)),
-        }
+        fs::rename(part.path(), &place).map_err(fail)?;
         Ok(package)
     }
 

@@ -46,11 +46,7 @@ impl Stage {
     pub(super) async fn prepare(putter: &Putter<'_>, name: &Name, bundle: &Path) -> Result<Self, ControlError> {
         let folder = putter.home.cache().join("build").join(name.as_str());
         let site = folder.join("site");
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o755)
-            .create(&folder)
-            .map_err(|error| io_error(&folder, error))?;
+        fs::DirBuilder::new().recursive(true).mode(0o755).create(&folder).map_err(|error| io_error(&folder, error))?;
         let lock = lock(putter, name, &folder.join("lock")).await?;
         let cache = putter.home.cache().to_owned();
         let (from, to) = (bundle.to_owned(), site.clone());
@@ -151,7 +147,8 @@ fn check_programs(name: &Name, tree: &Path, website: &WebsiteSource) -> Result<(
     match frontend {
         Some(FrontendSpec::Command(spec)) => commands.push(("frontend", &spec.command[0])),
         Some(FrontendSpec::Static { folder, .. }) if !tree.join(folder).is_dir() => {
-            let message = format!("the frontend of `{name}` is the folder `{folder}`, which is not in the built bundle");
+            let message =
+                format!("the frontend of `{name}` is the folder `{folder}`, which is not in the built bundle");
             return Err(refused(message, "name a folder of the bundle, or let `build` make it"));
         }
         Some(FrontendSpec::Static { .. }) | None => {}

@@ -95,6 +95,9 @@ async fn row_98_links_out_of_the_tree_are_refused() {
         assert_eq!(error.exit(), agentenv_protocol::ExitCode::Refused);
         assert!(!error.hint().is_empty());
     }
+    symlink("/etc", fixture.path("linked")).unwrap();
+    let error = fixture.store.put_built_tree(&fixture.path("linked")).await.unwrap_err();
+    assert!(error.to_string().ends_with("linked is not a folder"), "{error}");
     assert!(files(&fixture.path("home/store/blobs")).is_empty());
 }
 

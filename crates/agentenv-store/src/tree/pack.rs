@@ -37,6 +37,11 @@ pub(super) enum HardLinks {
 
 impl Listing {
     pub(super) fn read(root: &Path, hard_links: HardLinks) -> Result<Self, TreeError> {
+        // A build may have put a link in its place.
+        let kind = fs::symlink_metadata(root).map_err(|source| TreeError::Io { path: root.to_owned(), source })?;
+        if !kind.is_dir() {
+            return Err(TreeError::Kind { path: root.to_owned(), what: "not a folder" });
+        }
         let mut listing = Self { root: root.to_owned(), entries: Vec::new() };
         let mut links = BTreeMap::new();
         let mut names: HashMap<(u64, u64), (u64, u64, PathBuf)> = HashMap::new();
