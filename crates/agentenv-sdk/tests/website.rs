@@ -287,6 +287,11 @@ async fn the_card_says_what_the_declaration_says() {
     let called = site.page("/.well-known/agent-card.json", "").await;
     let card: AgentCard = serde_json::from_value(called.json()).unwrap();
     assert_eq!(card.supported_interfaces[0].url, "https://club.test/");
+    let public: a2a::AgentCard = serde_json::from_str(&called.text).expect("the public A2A SDK reads the card");
+    let extension = &public.capabilities.extensions.as_ref().unwrap()[0];
+    assert_eq!(extension.uri, "urn:agentenv:website/v1");
+    assert_eq!(extension.params.as_ref().unwrap()["domains"][0], "club.test");
+    assert_eq!((public.supported_interfaces[0].protocol_version.as_str(), public.skills.len()), ("1.0", 0));
     let params = json!(card.website().unwrap().unwrap());
     assert_eq!(
         params,
