@@ -4,12 +4,12 @@
 //! process closes *any* descriptor of the file, so this module never opens a file whose lock this process holds.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     fs::{File, OpenOptions},
     io::{self, Read as _, Seek as _, Write as _},
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use rustix::{
@@ -30,7 +30,6 @@ pub struct Holder {
     /// The boot that the process belongs to.
     pub boot_id: String,
     /// The process.
-    #[serde(flatten)]
     pub process: ProcessId,
 }
 
@@ -55,11 +54,15 @@ pub enum LockError {
     },
 }
 
-/// The files whose locks this process holds, by device and inode.
-static OURS: Mutex<Option<HashMap<(u64, u64), u32>>> = Mutex::new(None);
+/// The files whose locks this process holds, by device and inode, and the pid that took them: a fork has the table but
+/// not the locks. Held for the whole of each function below, so that none of them opens and closes a file between
+/// another's taking of its lock and the entry here.
+static OURS: Mutex<BTreeMap<(u64, u64), u32>> = Mutex::new(BTreeMap::new());
 
-fn ours<T>(work: impl FnOnce(&mut HashMap<(u64, u64), u32>) -> T) -> T {
-    work(OURS.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default())
+type Ours = MutexGuard<'static, BTreeMap<(u64, u64), u32>>;
+
+fn ours() -> Ours {
+    OURS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A lock that this process holds until it is dropped. Take it after the last fork of a daemon: a child doesn't have it.
@@ -76,7 +79,8 @@ impl DeployLock {
     /// Somebody has it, this process too, or the file can't be written.
     pub fn acquire(path: &Path) -> Result<Self, LockError> {
         let io_error = |source: io::Error| LockError::Io { path: path.to_owned(), source };
-        if let Some(holder) = held_by_us(path) {
+        let mut ours = ours();
+        if let Some(holder) = held_by_us(&ours, path) {
             return Err(LockError::Held { path: path.to_owned(), holder });
         }
         let no_follow = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or(0);
@@ -108,7 +112,7 @@ impl DeployLock {
             Ok((metadata.dev(), metadata.ino()))
         };
         let key = write().map_err(io_error)?;
-        ours(|ours| ours.insert(key, std::process::id()));
+        ours.insert(key, std::process::id());
         Ok(Self { file, key })
     }
 
@@ -120,14 +124,13 @@ impl DeployLock {
 
 impl Drop for DeployLock {
     fn drop(&mut self) {
-        ours(|ours| ours.remove(&self.key));
+        ours().remove(&self.key);
     }
 }
 
-fn held_by_us(path: &Path) -> Option<u32> {
+fn held_by_us(ours: &Ours, path: &Path) -> Option<u32> {
     let metadata = std::fs::metadata(path).ok()?;
-    // A fork has the table but not the locks.
-    let holder = ours(|ours| ours.get(&(metadata.dev(), metadata.ino())).copied())?;
+    let holder = ours.get(&(metadata.dev(), metadata.ino())).copied()?;
     (holder == std::process::id()).then_some(holder)
 }
 
@@ -136,7 +139,8 @@ fn held_by_us(path: &Path) -> Option<u32> {
 /// # Errors
 /// The file can't be opened.
 pub fn probe(path: &Path) -> Result<Option<u32>, LockError> {
-    if let Some(holder) = held_by_us(path) {
+    let ours = ours();
+    if let Some(holder) = held_by_us(&ours, path) {
         return Ok(Some(holder));
     }
     let io_error = |source: io::Error| LockError::Io { path: path.to_owned(), source };
@@ -149,7 +153,8 @@ pub fn probe(path: &Path) -> Result<Option<u32>, LockError> {
 
 /// Who last took the lock of a file, as they wrote it; `None` for a file that is empty, torn or not there.
 pub fn last_holder(path: &Path) -> Option<Holder> {
-    if held_by_us(path).is_some() {
+    let ours = ours();
+    if held_by_us(&ours, path).is_some() {
         return Some(Holder { boot_id: boot_id().ok()?, process: ProcessId::current().ok()? });
     }
     let mut text = String::new();

@@ -9,7 +9,7 @@ use std::{
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
-    process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
+    process::{Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, pidfd_send_signal, setrlimit},
 };
 use serde::{Deserialize, Serialize};
 
@@ -121,6 +121,16 @@ pub fn find_processes_of(marker: &str) -> io::Result<Vec<(ProcessId, ProcessRole
         found.extend(ProcessId::of(pid).map(|id| (id, role)));
     }
     Ok(found)
+}
+
+/// Raises this process's soft limit of descriptors to the hard one; services get a limit of their own. Returns it.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn raise_descriptor_limit() -> io::Result<Option<u64>> {
+    let hard = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard })?;
+    Ok(hard)
 }
 
 /// Waits until the process of a pidfd has ended, at most `limit`.

@@ -102,46 +102,10 @@ impl Sandbox {
         let mut sockets = Vec::with_capacity(count);
         while sockets.len() < count {
             let batch = (count - sockets.len()).min(wire::MAX_FDS);
-            sockets.extend(self.batch(kind, batch).map_err(|error| self.wire(error))?);
+            let socket = self.socket.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            sockets.extend(ask(socket.as_fd(), kind, batch).map_err(|error| self.wire(error))?);
         }
         Ok(sockets)
-    }
-
-    /// What comes out of a sandbox is checked, though a broker runs nothing of a site's.
-    fn batch(&self, kind: u8, count: usize) -> Result<Vec<OwnedFd>, WireError> {
-        let socket = self.socket.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let wanted = u8::try_from(count).map_err(|_| WireError::Count { got: count, expected: wire::MAX_FDS })?;
-        wire::send_bytes(socket.as_fd(), &[kind, wanted], &[])?;
-        let mut buffer = [0; ANSWER_BYTES];
-        let (answer, fds) = wire::receive_bytes(socket.as_fd(), &mut buffer).inspect_err(|error| {
-            if matches!(error, WireError::TimedOut) {
-                // A late answer would be taken for the next request's.
-                let _ = rustix::net::shutdown(&*socket, rustix::net::Shutdown::Both);
-            }
-        })?;
-        match answer.try_into().map(i32::from_ne_bytes) {
-            Ok(0) => {}
-            Ok(errno) => return Err(WireError::Refused(std::io::Error::from_raw_os_error(errno))),
-            Err(_) => return Err(WireError::Truncated),
-        }
-        if fds.len() != count {
-            return Err(WireError::Count { got: fds.len(), expected: count });
-        }
-        let (kind, protocol, expected) = match kind {
-            broker::TCP => (SocketType::STREAM, ipproto::TCP, "a TCP socket"),
-            _ => (SocketType::DGRAM, ipproto::UDP, "a UDP socket"),
-        };
-        let fits = |fd: &OwnedFd| -> Result<bool, Errno> {
-            use rustix::net::sockopt;
-            Ok(sockopt::socket_domain(fd)? == AddressFamily::INET
-                && sockopt::socket_type(fd)? == kind
-                && sockopt::socket_protocol(fd)? == Some(protocol))
-        };
-        if fds.iter().all(|fd| fits(fd).unwrap_or(false)) {
-            Ok(fds)
-        } else {
-            Err(WireError::NotThatSocket { expected })
-        }
     }
 
     fn wire(&self, error: WireError) -> SandboxError {
@@ -155,5 +119,77 @@ impl Sandbox {
 impl Drop for Sandbox {
     fn drop(&mut self) {
         let _ = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
+    }
+}
+
+/// Asks a broker for at most [`wire::MAX_FDS`] sockets. What comes out of a sandbox is checked, though a broker runs nothing of a site's.
+fn ask(socket: BorrowedFd<'_>, kind: u8, count: usize) -> Result<Vec<OwnedFd>, WireError> {
+    let wanted = u8::try_from(count).map_err(|_| WireError::Count { got: count, expected: wire::MAX_FDS })?;
+    wire::send_bytes(socket, &[kind, wanted], &[])?;
+    let mut buffer = [0; ANSWER_BYTES];
+    let (answer, fds) = wire::receive_bytes(socket, &mut buffer).inspect_err(|error| {
+        if matches!(error, WireError::TimedOut) {
+            // A late answer would be taken for the next request's.
+            let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+        }
+    })?;
+    match answer.try_into().map(i32::from_ne_bytes) {
+        Ok(0) => {}
+        Ok(errno) => return Err(WireError::Refused(std::io::Error::from_raw_os_error(errno))),
+        Err(_) => return Err(WireError::Truncated),
+    }
+    if fds.len() != count {
+        return Err(WireError::Count { got: fds.len(), expected: count });
+    }
+    let (kind, protocol, expected) = match kind {
+        broker::TCP => (SocketType::STREAM, ipproto::TCP, "a TCP socket"),
+        _ => (SocketType::DGRAM, ipproto::UDP, "a UDP socket"),
+    };
+    let fits = |fd: &OwnedFd| -> Result<bool, Errno> {
+        use rustix::net::sockopt;
+        Ok(sockopt::socket_domain(fd)? == AddressFamily::INET
+            && sockopt::socket_type(fd)? == kind
+            && sockopt::socket_protocol(fd)? == Some(protocol))
+    };
+    if fds.iter().all(|fd| fits(fd).unwrap_or(false)) { Ok(fds) } else { Err(WireError::NotThatSocket { expected }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A broker that answers once, with these sockets.
+    fn answer(errno: i32, sockets: &[(SocketType, AddressFamily)]) -> Result<Vec<OwnedFd>, WireError> {
+        let (ours, theirs) = wire::pair().unwrap();
+        let sockets: Vec<_> =
+            sockets.iter().map(|(kind, family)| rustix::net::socket(*family, *kind, None).unwrap()).collect();
+        let fds: Vec<_> = sockets.iter().map(OwnedFd::as_fd).collect();
+        // The socket holds the answer before the question is asked.
+        wire::send_bytes(theirs.as_fd(), &errno.to_ne_bytes(), &fds).unwrap();
+        ask(ours.as_fd(), broker::TCP, 2)
+    }
+
+    #[test]
+    fn what_comes_out_is_what_was_asked_for() {
+        let tcp = (SocketType::STREAM, AddressFamily::INET);
+        assert_eq!(answer(0, &[tcp, tcp]).unwrap().len(), 2);
+        for count in [0, 1, 3] {
+            assert!(matches!(answer(0, &vec![tcp; count]), Err(WireError::Count { expected: 2, .. })));
+        }
+        for other in [
+            (SocketType::DGRAM, AddressFamily::INET),
+            (SocketType::STREAM, AddressFamily::INET6),
+            (SocketType::STREAM, AddressFamily::UNIX),
+        ] {
+            assert!(matches!(answer(0, &[tcp, other]), Err(WireError::NotThatSocket { .. })), "{other:?}");
+        }
+        assert!(matches!(answer(libc::EMFILE, &[]), Err(WireError::Refused(_))));
+    }
+
+    #[test]
+    fn an_ended_broker_is_closed() {
+        let (ours, _) = wire::pair().unwrap();
+        assert!(matches!(ask(ours.as_fd(), broker::TCP, 1), Err(WireError::Closed)));
+        assert!(matches!(ask(ours.as_fd(), broker::TCP, 1000), Err(WireError::Count { .. })));
     }
 }

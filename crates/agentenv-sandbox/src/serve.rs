@@ -9,7 +9,7 @@ use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
     pipe::PipeFlags,
-    process::{Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, WaitOptions},
+    process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions},
 };
 
 use crate::{
@@ -19,6 +19,7 @@ use crate::{
     ids,
     kernel::{self, Cloned, Kernel},
     messages::{Create, EXEC_FDS, Exec, Program, Reply, Request, START_FDS, Start},
+    process::raise_descriptor_limit,
     program::Streams,
     seccomp::Filters,
     service::ExitInfo,
@@ -93,8 +94,7 @@ impl Spawner {
         let _ = rustix::process::setsid();
         let set = kernel::block_signals(&[libc::SIGCHLD])?;
         // Every start holds its mounts as descriptors for a moment; services get a limit of their own.
-        let hard = rustix::process::getrlimit(Resource::Nofile).maximum;
-        let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard });
+        let _ = raise_descriptor_limit();
         let filters = |profile| Filters::of(profile).map_err(|_| Errno::INVAL);
         Ok(Self {
             kernel,

@@ -22,6 +22,7 @@ crate::trials![
     row_67_a_dead_supervisor_takes_everything_along,
     row_67_a_dead_spawner_takes_everything_along,
     a_dead_broker_is_noticed,
+    processes_of_ours_hold_what_they_need,
     data_outlives_services_and_nothing_else_does,
     every_file_system_is_limited,
     the_generated_etc_is_the_callers,
@@ -192,6 +193,36 @@ fn row_67_a_dead_spawner_takes_everything_along() {
         .unwrap();
         assert!(spawner.kill_if_same(LIMIT).unwrap());
     });
+}
+
+fn processes_of_ours_hold_what_they_need() {
+    // Something that the supervisor left open without a thought, and even over exec.
+    let (canary, _writer) = rustix::pipe::pipe().unwrap();
+    let host = Host::new();
+    let sandbox = host.create(NetworkKind::Pod);
+    let mut service = host.start(&sandbox, &spec(&sandbox, &[PROBE, probe::COMMAND, "sleep"]));
+    assert_eq!(line(&mut service), "sleeping");
+    let canary = link(std::process::id(), std::os::fd::AsRawFd::as_raw_fd(&canary)).unwrap();
+    let spawners = descriptors(host.spawner.pid()).unwrap();
+    // Three streams, the control socket, signals, two pipes with both ends, and the service's exit pipe.
+    assert!(spawners.len() == 10 && !spawners.contains(&canary), "{spawners:?}");
+    if rustix::process::geteuid().as_raw() != 0 {
+        // These hide their descriptors from everybody but root.
+        assert!(descriptors(sandbox.broker_pid()).is_none() && descriptors(service.pid()).is_none());
+        return;
+    }
+    assert_eq!(descriptors(service.pid()).unwrap(), Vec::<String>::new());
+    let brokers = descriptors(sandbox.broker_pid()).unwrap();
+    assert!(brokers.len() == 1 && brokers[0].starts_with("socket:"), "{brokers:?}");
+}
+
+fn descriptors(pid: u32) -> Option<Vec<String>> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    entries.map(|entry| link(pid, entry.ok()?.file_name().to_str()?.parse().ok()?)).collect()
+}
+
+fn link(pid: u32, fd: i32) -> Option<String> {
+    Some(fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?.display().to_string())
 }
 
 fn a_dead_broker_is_noticed() {
