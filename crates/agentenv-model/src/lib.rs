@@ -22,6 +22,22 @@
 //!     "env.toml:9:12: `server.port` is 70000; accepted: an integer from 1 to 65535",
 //! );
 //! ```
+//!
+//! # Keys of env.toml
+//!
+//! `format = 1`, `kind` and `name` in all of them; then by kind:
+//!
+//! | kind | keys |
+//! |---|---|
+//! | `website` | `domains`, `live`, `allow_hosts`, `secret_settings`, `ready_timeout_s` (60), `[settings]`; `[server]` with `command`, `port`, `build`; `[frontend]` with the same, or with `static` and `build`; `[services.NAME]` with `command`, `port`, `build`; or `image` in place of the last three |
+//! | `browser` | `start_tabs`, `network` (`"sites"`, `"open"`, or an array of host patterns), `viewport = { width, height }` |
+//! | `computer` | `start_tabs`, `network`, `resolution = { width, height }`, `route_sites` (true), `secret_settings`, `[settings]` |
+//! | `multi` | `websites`, `computers`, `browsers`: arrays of members |
+//!
+//! `command` and `build` are arrays of a program and its arguments. A setting is a string, a number, a boolean, or a
+//! reference: `"env:NAME"`, `"env:NAME?default=…"`, `"secret:PATH"`. A member is the name of a stored env, or a table with
+//! that name as `env`, or with a `path` to a bundle or env file in the same folder, which `put` stores first; `alias` is
+//! its name in the deploy.
 
 mod card;
 mod claims;

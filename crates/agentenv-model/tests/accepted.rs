@@ -1,9 +1,10 @@
 //! What env.toml may say, and that nothing makes the parser panic.
 
 use agentenv_model::{
-    EnvFile, EnvRecord, EnvRef, EnvSpec, FileSpec, Flags, MemberTarget, NetworkSpec, SettingValue, WebsiteSource,
-    parse_env, parse_env_with_flags,
+    Claim, ClaimKind, EnvFile, EnvRecord, EnvRef, EnvSpec, FileSpec, Flags, MemberTarget, NetworkSpec, SettingValue,
+    WebsiteSource, check_claims, parse_env, parse_env_with_flags, site_table, winner,
 };
+use agentenv_protocol::{HostName, HostPattern};
 use proptest::prelude::*;
 
 const SHOP: &str = r#"
@@ -168,7 +169,54 @@ fn piece() -> impl Strategy<Value = String> {
     ]
 }
 
+/// Few letters and labels, so that names and patterns meet.
+fn host() -> impl Strategy<Value = HostName> {
+    "([ab]\\.){0,3}(x|y)".prop_map(|text| HostName::parse(&text).unwrap())
+}
+
+fn pattern() -> impl Strategy<Value = HostPattern> {
+    (any::<bool>(), host())
+        .prop_map(|(below, host)| if below { HostPattern::Below(host) } else { HostPattern::Exact(host) })
+}
+
 proptest! {
+    #[test]
+    fn a_pattern_that_parses_is_written_as_it_is_compared(text in "(\\*\\.)?[a-zA-Z0-9ü.*:@-]{0,20}") {
+        if let Ok(pattern) = HostPattern::parse(&text) {
+            prop_assert_eq!(HostPattern::parse(&pattern.to_string()).unwrap(), pattern.clone());
+            prop_assert_eq!(pattern.to_string().to_lowercase(), pattern.to_string());
+        }
+    }
+
+    #[test]
+    fn a_pattern_that_contains_another_covers_all_that_it_covers(
+        a in pattern(),
+        b in pattern(),
+        host in host(),
+    ) {
+        if a.contains(&b) && b.covers(&host) {
+            prop_assert!(a.covers(&host), "{} {} {}", a, b, host);
+        }
+        if a.covers(&host) && b.covers(&host) {
+            prop_assert!(a.overlaps(&b), "{} {} {}", a, b, host);
+        }
+    }
+
+    #[test]
+    fn the_first_entry_of_the_site_table_that_covers_a_name_is_its_winner(
+        patterns in proptest::collection::vec((pattern(), "[a-e]"), 0..8),
+        host in host(),
+    ) {
+        let claims: Vec<Claim> = patterns
+            .into_iter()
+            .map(|(pattern, owner)| Claim { owner: owner.parse().unwrap(), kind: ClaimKind::Synthetic, pattern })
+            .collect();
+        prop_assume!(check_claims(&claims).is_empty());
+        let table = site_table(&claims);
+        let first = table.iter().find(|entry| entry.pattern.covers(&host)).map(|entry| &entry.website);
+        prop_assert_eq!(first, winner(&claims, &host).map(|claim| &claim.owner));
+    }
+
     #[test]
     fn no_text_makes_the_parser_panic(text in "\\PC{0,200}") {
         let _ = parse_env("env.toml", &text);

@@ -1,16 +1,16 @@
 //! Commands on stored envs.
 
+mod describe;
+
 use std::path::PathBuf;
 
-use agentenv_model::{
-    EnvRef, EnvSpec, EnvVersion, FrontendSpec, Member, NetworkSpec, SettingValue, WebsiteSource, WebsiteSpec,
-    claims_of, site_table,
-};
+use agentenv_model::{EnvRef, EnvSpec, EnvVersion, claims_of, site_table};
 use agentenv_protocol::{Home, Name, control::ControlError};
 use agentenv_store::{Store, StoredEnv};
 use clap::Args;
 use serde_json::{Value, json};
 
+use self::describe::{described, names};
 use crate::{
     output::{Output, columns},
     progress::Activity,
@@ -163,23 +163,6 @@ fn summary(env: &StoredEnv) -> Value {
     })
 }
 
-/// What an env answers to, or is made of.
-fn names(spec: &EnvSpec) -> String {
-    let joined = |texts: Vec<String>| texts.join(", ");
-    match spec {
-        EnvSpec::Website(site) => joined(site.domains.iter().map(ToString::to_string).collect()),
-        EnvSpec::Multi(multi) => joined(multi.members().map(member).collect()),
-        EnvSpec::Browser(browser) => joined(browser.start_tabs.iter().map(ToString::to_string).collect()),
-        EnvSpec::Computer(computer) => joined(computer.start_tabs.iter().map(ToString::to_string).collect()),
-    }
-}
-
-fn member(member: &Member) -> String {
-    let alias = if member.name == member.env { String::new() } else { format!("{}=", member.name) };
-    let version = member.version.map(|version| format!("@{version}")).unwrap_or_default();
-    format!("{alias}{}{version}", member.env)
-}
-
 /// `env show`.
 pub(crate) async fn env_show(home: &Home, output: Output, args: EnvShowArgs) -> Result<(), ControlError> {
     let store = open(home).await?;
@@ -235,79 +218,6 @@ fn claims(env: &EnvVersion, members: &[(Name, EnvVersion)]) -> Vec<agentenv_mode
     let mut claims = of(&env.name, &env.spec);
     claims.extend(members.iter().flat_map(|(name, member)| of(name, &member.spec)));
     claims
-}
-
-fn described(spec: &EnvSpec) -> Vec<String> {
-    match spec {
-        EnvSpec::Website(site) => website_lines(site),
-        EnvSpec::Multi(multi) => {
-            let lines = |kind: &'static str, list: &[Member]| {
-                list.iter().map(|each| format!("  {kind:<9} {}", member(each))).collect::<Vec<_>>()
-            };
-            [lines("website", &multi.websites), lines("computer", &multi.computers), lines("browser", &multi.browsers)]
-                .concat()
-        }
-        EnvSpec::Browser(browser) => {
-            let mut lines = vec![
-                format!("  viewport  {}x{}", browser.viewport.width, browser.viewport.height),
-                format!("  network   {}", network(&browser.network)),
-            ];
-            lines.extend(browser.start_tabs.iter().map(|tab| format!("  tab       {tab}")));
-            lines
-        }
-        EnvSpec::Computer(computer) => {
-            let mut lines = vec![
-                format!("  screen    {}x{}", computer.resolution.width, computer.resolution.height),
-                format!("  network   {}", network(&computer.network)),
-            ];
-            lines.extend(computer.start_tabs.iter().map(|tab| format!("  tab       {tab}")));
-            lines
-        }
-    }
-}
-
-fn network(network: &NetworkSpec) -> String {
-    match network {
-        NetworkSpec::Sites => "sites".to_owned(),
-        NetworkSpec::Open => "open".to_owned(),
-        NetworkSpec::Allowlist(hosts) => hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
-    }
-}
-
-fn website_lines(site: &WebsiteSpec) -> Vec<String> {
-    let mut lines = Vec::new();
-    if site.live {
-        lines.push("  live      a real site".to_owned());
-    }
-    let service =
-        |name: &str, command: &[String], port: u16| format!("  {name:<9} {} (port {port})", command.join(" "));
-    match &site.source {
-        WebsiteSource::Image(image) => lines.push(format!("  image     {image}")),
-        WebsiteSource::Bundle { server, frontend, services } => {
-            lines.extend(services.iter().map(|(name, spec)| service(name.as_str(), &spec.command, spec.port)));
-            lines.push(service("server", &server.command, server.port));
-            match frontend {
-                Some(FrontendSpec::Command(spec)) => lines.push(service("frontend", &spec.command, spec.port)),
-                Some(FrontendSpec::Static { folder, .. }) => lines.push(format!("  frontend  the folder {folder}")),
-                None => {}
-            }
-        }
-    }
-    if site.domains.is_empty() {
-        lines.push("  name      (its card's)".to_owned());
-    }
-    lines.extend(site.allow_hosts.iter().map(|host| format!("  reaches   {host}")));
-    for (name, value) in &site.settings {
-        let shown = match value {
-            SettingValue::Literal(value) => value.to_string(),
-            SettingValue::Reference(reference) => reference.to_string(),
-        };
-        let secret = if site.secret_settings.contains(name) { " (secret)" } else { "" };
-        lines.push(format!("  setting   {name} = {shown}{secret}"));
-    }
-    let unset = site.secret_settings.iter().filter(|name| !site.settings.contains_key(*name));
-    lines.extend(unset.map(|name| format!("  setting   {name} has no value (secret)")));
-    lines
 }
 
 /// `env rm`.

@@ -175,3 +175,69 @@ fn fill(disk: &std::path::Path) -> PathBuf {
     file.set_len(size.saturating_sub(200_000)).unwrap();
     path
 }
+
+/// Set where this test runs itself again, in a process whose limit it may lower.
+const FEW_DESCRIPTORS: &str = "AGENTENV_TEST_FEW_DESCRIPTORS";
+
+#[test]
+fn row_70_a_process_that_is_out_of_descriptors_gets_clean_errors_and_spoils_nothing() {
+    if std::env::var_os(FEW_DESCRIPTORS).is_some() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        return runtime.block_on(with_few_descriptors());
+    }
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "tests::damage::row_70_a_process_that_is_out_of_descriptors_gets_clean_errors_and_spoils_nothing",
+        ])
+        .arg("--nocapture")
+        .env(FEW_DESCRIPTORS, "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{said}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+async fn with_few_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let before = getrlimit(Resource::Nofile);
+    let limit = |current| setrlimit(Resource::Nofile, Rlimit { current, ..before.clone() }).unwrap();
+    let mut failures = 0;
+    let mut successes = 0;
+    for descriptors in 6..48 {
+        let fixture = Fixture::new().await;
+        let site = fixture.site("site");
+        limit(Some(descriptors));
+        let tried = all_kinds_of_writes(&fixture, &site).await;
+        limit(before.current);
+        match tried {
+            Ok(()) => successes += 1,
+            Err(error) => {
+                assert_eq!(error.exit(), ExitCode::Infrastructure, "{descriptors}: {error}");
+                failures += 1;
+            }
+        }
+        // With descriptors again, the same store goes on.
+        all_kinds_of_writes(&fixture, &site).await.unwrap_or_else(|error| panic!("{descriptors}: {error}"));
+    }
+    assert!(failures > 0 && successes > 0, "{failures} {successes}");
+}
+
+async fn all_kinds_of_writes(fixture: &Fixture, site: &std::path::Path) -> Result<(), StoreError> {
+    let other = Store::open(&home(fixture.folder.path())).await?;
+    let tree = other.put_tree(site).await?;
+    other.put_env(&with_tree(env("shop", 1), &tree)).await?;
+    other.checkout_tree(&tree).await?;
+    let run = RunId::random();
+    other.create_run(&run, &json!({})).await?;
+    let source = ArtifactSource::Beneath { folder: site.to_owned(), path: "pages/index.html".into() };
+    let artifact = other.put_artifact(&run, NewArtifact::new("x", "text/html"), source).await?;
+    other.read_artifact(&artifact.id, std::io::sink()).await?;
+    other.gc().await?;
+    other.close().await;
+    Ok(())
+}
