@@ -42,6 +42,8 @@ pub struct StartRequest {
     pub trees: BTreeMap<String, PathBuf>,
     /// Variables of the caller that the plan's `env:` references name.
     pub variables: BTreeMap<String, String>,
+    /// How long it may live once it is ready; as long as nobody closes it without one.
+    pub ttl: Option<Duration>,
 }
 
 /// What the supervisor reads from its standard input: one line of JSON. The pipe stays open until it is ready; its end means
@@ -51,6 +53,7 @@ pub(crate) struct SupervisorInput {
     pub(crate) plan: Plan,
     pub(crate) trees: BTreeMap<String, PathBuf>,
     pub(crate) variables: BTreeMap<String, String>,
+    pub(crate) ttl: Option<Duration>,
 }
 
 /// What the supervisor says on its standard output, a line each, until it is ready.
@@ -162,6 +165,7 @@ async fn run(
         plan: request.plan.clone(),
         trees: request.trees.clone(),
         variables: request.variables.clone(),
+        ttl: request.ttl,
     };
     let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(ControlError::infrastructure("the supervisor has no pipes"));

@@ -1,6 +1,6 @@
 //! `env deploy`, and the making of deploys for tasks and checks: store, plan and supervisor joined.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use agentenv_deploy::{DeployDir, StartRequest};
 use agentenv_model::{Abilities, EnvRef, EnvVersion, Plan, PlanInput, Reference, SettingValue, plan};
@@ -35,6 +35,9 @@ pub(crate) struct DeployArgs {
     /// How long each site may take to be ready, in seconds
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     ready_timeout: Option<u32>,
+    /// Close the deploy by itself this long after it is ready, in seconds
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
+    ttl: Option<u64>,
     /// Record every packet of the websites
     #[arg(long)]
     capture_traffic: bool,
@@ -46,6 +49,7 @@ pub(crate) struct Wishes {
     pub(crate) provider: Option<String>,
     pub(crate) capture_traffic: bool,
     pub(crate) ready_timeout_s: Option<u32>,
+    pub(crate) ttl: Option<Duration>,
 }
 
 /// `env deploy`
@@ -56,10 +60,11 @@ pub(crate) async fn deploy(home: &Home, output: Output, args: &DeployArgs) -> Re
         provider: args.provider.clone(),
         capture_traffic: args.capture_traffic,
         ready_timeout_s: args.ready_timeout,
+        ttl: args.ttl.map(Duration::from_secs),
     };
     let plan = launcher.plan(&args.env, &wishes).await?;
     let id = DeployId::random();
-    let info = launcher.start(id, args.name.clone(), plan, |what| activity.say(what)).await?;
+    let info = launcher.start(id, args.name.clone(), plan, wishes.ttl, |what| activity.say(what)).await?;
     activity.finish();
     output.result(&info, || describe(&info))
 }
@@ -106,6 +111,7 @@ impl Launcher {
         id: DeployId,
         name: Option<Name>,
         plan: Plan,
+        ttl: Option<Duration>,
         progress: impl FnMut(&str) + Send,
     ) -> Result<DeployInfo, ControlError> {
         let store = self.store().await?;
@@ -116,7 +122,7 @@ impl Launcher {
         let started = async {
             let trees = trees(&store, &plan).await?;
             let variables = variables(&plan);
-            agentenv_deploy::start(&self.home, StartRequest { id, name, plan, trees, variables }, progress).await
+            agentenv_deploy::start(&self.home, StartRequest { id, name, plan, trees, variables, ttl }, progress).await
         };
         let started = started.await;
         if started.is_err() {
@@ -197,7 +203,7 @@ impl MakeDeploys for Launcher {
         Box::pin(async move {
             let plan = Launcher::plan(self, &env_ref(&request.step), &wishes(&request.step)).await?;
             let name = request.step.deploy_name.clone();
-            let started = self.start(request.deploy, name, plan, |what| request.progress.say(what));
+            let started = self.start(request.deploy, name, plan, None, |what| request.progress.say(what));
             tokio::time::timeout_at(request.deadline, started).await.unwrap_or_else(|_| {
                 Err(ControlError::new(ExitCode::TimedOut, format!("env `{}` was not ready in time", request.step.env)))
             })
@@ -221,5 +227,6 @@ fn wishes(step: &DeployEnv) -> Wishes {
         provider: step.provider.clone(),
         capture_traffic: step.capture_traffic,
         ready_timeout_s: step.ready_timeout.map(|timeout| u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX)),
+        ttl: None,
     }
 }

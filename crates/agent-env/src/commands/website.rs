@@ -57,7 +57,7 @@ pub(crate) async fn check(home: &Home, output: Output, args: &CheckArgs) -> Resu
     let env = EnvVersion { name: prepared.name, version: 0, spec: prepared.spec, tree: prepared.tree };
     let plan = Launcher::plan_alone(env, &Wishes::default())?;
     let launcher = Launcher { home: home.clone() };
-    let info = launcher.start(DeployId::random(), None, plan, progress).await?;
+    let info = launcher.start(DeployId::random(), None, plan, None, progress).await?;
     activity.say("checking");
     let checked = rules(home, &info).await;
     ControlClient::new(home.deploy(&info.deploy)).close(&CloseRequest::default()).await?;

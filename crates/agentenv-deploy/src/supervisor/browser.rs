@@ -20,7 +20,7 @@ use super::{
     specs,
 };
 use crate::{
-    browser::{Browser, BrowserError, BrowserSpec, Crashes, Proxy, Viewport, chromium, find_chromium},
+    browser::{Browser, BrowserError, BrowserSpec, Proxy, Viewport, chromium, find_chromium},
     logs::ServiceLog,
     sandbox_net::{DEVTOOLS, DNS, FORWARD_PORT, HTTP, TLS},
 };
@@ -91,11 +91,6 @@ impl BrowserBox {
     /// Starts a new browser in the sandbox (BR-5).
     pub(crate) async fn start_again(&self, context: &Context) -> Result<(), ControlError> {
         let running = run(context, &self.plan.name, &self.spec, &self.variables, &self.sockets).await?;
-        let residue = running.browser.residue(&[]).await.map_err(|error| browser_error(&error, &running.service.log().last()))?;
-        if !residue.is_clean(&[]) {
-            let message = format!("browser `{}` was started again and is not new: it has {residue:?}", self.name);
-            return Err(ControlError::infrastructure(message).hint("close the deploy, and deploy it again"));
-        }
         *self.now.write().unwrap_or_else(PoisonError::into_inner) = running;
         Ok(())
     }
@@ -181,20 +176,10 @@ async fn run(
     let dial = || sockets.dial(DEVTOOLS);
     tokio::select! {
         browser = Browser::connect(name.clone(), dial, DEVTOOLS, START_LIMIT) => match browser {
-            Ok(browser) => {
-                tokio::spawn(tell_crashes(browser.crashes(), service.log().clone()));
-                Ok(Running { service, browser })
-            }
+            Ok(browser) => Ok(Running { service, browser }),
             Err(error) => Err(browser_error(&error, &service.log().last())),
         },
         reason = service.failed() => Err(crashed(&service, &reason)),
-    }
-}
-
-/// Notes each tab that crashes in the browser's log, until the browser ends.
-async fn tell_crashes(mut crashes: Crashes, log: ServiceLog) {
-    while let Some(crash) = crashes.next().await {
-        log.write(&format!("agent-env: tab {} crashed: {}", crash.target, crash.status));
     }
 }
 

@@ -27,6 +27,7 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use agentenv_protocol::control::{ControlError, DeployState};
@@ -164,6 +165,7 @@ fn run(prepared: Prepared, starter_gone: OwnedFd, lock: DeployLock) -> Result<()
 async fn live(prepared: Prepared, starter_gone: OwnedFd) -> Result<(), ControlError> {
     let (starter, dir) = (Arc::clone(&prepared.starter), prepared.dir.clone());
     let mut record = prepared.record.clone();
+    let ttl = prepared.input.ttl;
     let down = deploy::Down::new(&prepared);
     let built = tokio::select! {
         built = build::build(prepared, &down) => built,
@@ -176,6 +178,7 @@ async fn live(prepared: Prepared, starter_gone: OwnedFd) -> Result<(), ControlEr
             starter.end(&StartEvent::Ready(Box::new(deploy.info())));
             let ended = tokio::select! {
                 ended = deploy.until_end() => ended,
+                () = lived(ttl) => Ok(()),
                 () = terminated() => Ok(()),
             };
             record.state = DeployState::Closing;
@@ -208,6 +211,17 @@ async fn gone(pipe: OwnedFd) {
     let Ok(mut pipe) = pipe::Receiver::from_owned_fd(pipe) else { return std::future::pending().await };
     let mut byte = [0];
     while !matches!(pipe.read(&mut byte).await, Ok(0) | Err(_)) {}
+}
+
+/// Resolves when a deploy that was given a time to live has had it (RUN-3).
+async fn lived(ttl: Option<Duration>) {
+    match ttl {
+        Some(ttl) => {
+            tokio::time::sleep(ttl).await;
+            tracing::info!(?ttl, "the deploy's time to live is over");
+        }
+        None => std::future::pending().await,
+    }
 }
 
 async fn terminated() {
