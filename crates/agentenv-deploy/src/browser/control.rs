@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use super::{BrowserError, residue::Residue};
-use crate::cdp::{Cdp, CdpError, Event, Events};
+use crate::cdp::{Cdp, CdpError, Events};
 
 /// A running Chromium. Clones share its connection, which is the supervisor's own: clients have theirs.
 #[derive(Clone, Debug)]
@@ -33,18 +33,22 @@ impl Browser {
         let connect = async {
             let cdp = Cdp::connect(dial, port, limit).await?;
             let rest = async {
+                let events = cdp.events();
                 let first_tab = first_tab(&cdp).await?;
-                Ok((first_tab, Residue::read(&cdp).await?))
+                Ok((events, first_tab, Residue::read(&cdp).await?))
             };
             let rest: Result<_, CdpError> =
                 timeout_at(started + limit, rest).await.unwrap_or(Err(CdpError::NotAnswering { after: limit }));
-            rest.map(|(first_tab, residue)| (cdp, first_tab, residue))
+            rest.map(|(events, first_tab, residue)| (cdp, events, first_tab, residue))
         };
         match connect.await {
-            Ok((_, _, residue)) if !residue.is_clean(&[]) => {
+            Ok((_, _, _, residue)) if !residue.is_clean(&[]) => {
                 Err(BrowserError::NotNew { browser: name, holds: residue.to_string() })
             }
-            Ok((cdp, first_tab, _)) => Ok(Self { name, cdp, first_tab }),
+            Ok((cdp, events, first_tab, _)) => {
+                tokio::spawn(report_crashes(events, name.clone()));
+                Ok(Self { name, cdp, first_tab })
+            }
             Err(source) => Err(BrowserError::Cdp { browser: name, source }),
         }
     }
@@ -52,11 +56,6 @@ impl Browser {
     /// Its product and version, such as `Chrome/156.0.8078.108`.
     pub fn product(&self) -> &str {
         self.cdp.product()
-    }
-
-    /// Tells of tabs that crash from now on.
-    pub fn crashes(&self) -> Crashes {
-        Crashes(self.cdp.events())
     }
 
     pub(super) fn failed(&self, source: CdpError) -> BrowserError {
@@ -77,38 +76,16 @@ async fn first_tab(cdp: &Cdp) -> Result<Arc<str>, CdpError> {
     }
 }
 
-/// A tab whose renderer crashed. The browser lives on; the tab shows Chromium's page for this.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TabCrash {
-    /// The target.
-    pub target: String,
-    /// Such as `crashed`, `oom` or `killed`.
-    pub status: String,
-}
-
-/// Crashes of a browser's tabs.
-#[derive(Debug)]
-pub struct Crashes(Events);
-
-impl Crashes {
-    /// Waits for the next one; `None` when the browser is gone.
-    pub async fn next(&mut self) -> Option<TabCrash> {
-        loop {
-            match self.0.next().await {
-                Ok(event) => {
-                    if let Some(crash) = tab_crash(&event) {
-                        return Some(crash);
-                    }
-                }
-                // Among thousands of lost events one may have been a crash; the next is seen again.
-                Err(CdpError::EventsLost { .. }) => {}
-                Err(_) => return None,
+/// Writes tabs whose renderer crashed to the log, until the browser is gone. The browser lives on; the tab shows Chromium's
+/// page for this, and an agent's client is told too.
+async fn report_crashes(mut events: Events, browser: Name) {
+    loop {
+        match events.next().await {
+            Ok(event) if event.method == "Target.targetCrashed" => {
+                tracing::warn!(%browser, target = event.text("/targetId"), status = event.text("/status"), "a tab crashed");
             }
+            Ok(_) | Err(CdpError::EventsLost { .. }) => {}
+            Err(_) => return,
         }
     }
-}
-
-fn tab_crash(event: &Event) -> Option<TabCrash> {
-    (event.method == "Target.targetCrashed")
-        .then(|| TabCrash { target: event.text("/targetId").to_owned(), status: event.text("/status").to_owned() })
 }

@@ -23,7 +23,7 @@ mod verify;
 #[cfg(test)]
 mod tests;
 
-pub use control::{Browser, Crashes};
+pub use control::Browser;
 pub use error::{BrowserError, PageError, SignInError};
 pub use fonts::font_cache;
 pub use launch::{BrowserSpec, HOME, Launch, Proxy, Viewport, chromium, find_chromium};
