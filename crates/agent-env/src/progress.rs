@@ -131,8 +131,10 @@ impl View {
                 let mark = if *outcome == Outcome::Passed { "ok  " } else { "FAIL" };
                 let took = seconds(*duration_ms);
                 let mut text = format!("{mark} {}/{} {label}  {took}", step + 1, self.steps);
-                if *outcome != Outcome::Passed {
-                    text.push_str(&format!("  {outcome}: {}", message.as_deref().unwrap_or_default()));
+                match (outcome, message) {
+                    (Outcome::Passed, None) => {}
+                    (Outcome::Passed, Some(done)) => text.push_str(&format!("  {done}")),
+                    (failed, why) => text.push_str(&format!("  {failed}: {}", why.as_deref().unwrap_or_default())),
                 }
                 self.line(&text);
             }

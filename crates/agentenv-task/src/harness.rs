@@ -47,6 +47,8 @@ pub(crate) struct Job<'a> {
     /// Where its output is kept: `stdout.log` and `stderr.log`.
     pub logs: PathBuf,
     pub deadline: Instant,
+    /// What listeners and the record never see: agent tokens, which a program may print with its variables.
+    pub masked: Vec<String>,
 }
 
 /// How a program ended.
@@ -75,17 +77,22 @@ pub(crate) async fn run(job: Job<'_>, stop: &Stop, line: &(dyn Fn(Stream, String
     let mut err = OutputFile::create(&job.logs.join("stderr.log"))?;
     let mut group = Group::spawn(&job)?;
     let (stdout, stderr) = group.pipes()?;
+    let masked = job.masked.as_slice();
     let mut tail = std::collections::VecDeque::new();
     let ended = {
         let pump = async {
             let to_tail = |text: String| {
+                let text = mask(text, masked);
                 tail.push_back(text.clone());
                 if tail.len() > TAIL_LINES {
                     tail.pop_front();
                 }
                 line(Stream::Stderr, text);
             };
-            tokio::join!(pump(stdout, &mut out, |text| line(Stream::Stdout, text)), pump(stderr, &mut err, to_tail));
+            tokio::join!(
+                pump(stdout, &mut out, |text| line(Stream::Stdout, mask(text, masked))),
+                pump(stderr, &mut err, to_tail)
+            );
         };
         tokio::pin!(pump);
         let ending = group.ending(job.deadline, stop);
@@ -116,6 +123,10 @@ async fn pump(mut pipe: pipe::Receiver, file: &mut OutputFile, mut line: impl Fn
         lines.feed(&buffer[..length], &mut line);
     }
     lines.finish(&mut line);
+}
+
+fn mask(text: String, masked: &[String]) -> String {
+    masked.iter().fold(text, |text, word| text.replace(word, "***"))
 }
 
 /// A program and everything that it starts.

@@ -99,6 +99,9 @@ pub struct StepRecord {
     pub duration_ms: Option<u64>,
     /// How it ended.
     pub outcome: Option<Outcome>,
+    /// What was done, where it passed: one line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
     /// What went wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
@@ -229,6 +232,7 @@ impl RunRecord {
             ended_at: None,
             duration_ms: None,
             outcome: None,
+            summary: None,
             message: None,
             hint: None,
             log: Vec::new(),
@@ -276,15 +280,21 @@ impl StepRecord {
     }
 
     /// Writes how it ended.
-    pub(crate) fn end(&mut self, now: Timestamp, duration_ms: u64, failure: Option<&Failure>) {
+    pub(crate) fn end(&mut self, now: Timestamp, duration_ms: u64, result: Result<&String, &Failure>) {
         self.state = StepState::Done;
         self.ended_at = Some(now);
         self.duration_ms = Some(duration_ms);
-        self.outcome = Some(failure.map_or(Outcome::Passed, |failure| failure.outcome));
-        if let Some(failure) = failure {
-            self.message = Some(failure.message.clone());
-            self.hint = Some(failure.hint.clone()).filter(|hint| !hint.is_empty());
-            self.log.clone_from(&failure.log);
+        match result {
+            Ok(summary) => {
+                self.outcome = Some(Outcome::Passed);
+                self.summary = Some(summary.clone()).filter(|summary| !summary.is_empty());
+            }
+            Err(failure) => {
+                self.outcome = Some(failure.outcome);
+                self.message = Some(failure.message.clone());
+                self.hint = Some(failure.hint.clone()).filter(|hint| !hint.is_empty());
+                self.log.clone_from(&failure.log);
+            }
         }
     }
 }
@@ -296,6 +306,13 @@ pub(crate) fn masked(info: &DeployInfo) -> DeployInfo {
         browser.cdp_url = mask_token(&browser.cdp_url);
     }
     info
+}
+
+/// The agent tokens in a deploy's JSON.
+pub(crate) fn agent_tokens(info: &DeployInfo) -> Vec<String> {
+    let urls = info.browsers.iter().chain(&info.computers).map(|browser| browser.cdp_url.as_str());
+    let token = |url: &str| Some(url.split_once("/agent/")?.1.split('/').next()?.to_owned());
+    urls.filter_map(token).filter(|token| !token.is_empty()).collect()
 }
 
 /// `.../agent/TOKEN/BROWSER` with the token left out.

@@ -24,6 +24,7 @@ async fn sh(script: &str, limit: Duration) -> Heard {
         variables: Vec::new(),
         logs: folder.path().join("logs"),
         deadline: begun + limit,
+        masked: vec!["t0ken".to_owned()],
     };
     let lines = Mutex::new(Vec::new());
     let (_sender, stop) = stop();
@@ -42,6 +43,15 @@ async fn output_is_heard_and_kept() {
     assert_eq!(lines, ["one", "three", "two"]);
     assert_eq!(std::fs::read_to_string(heard.folder.path().join("logs/stdout.log")).unwrap(), "one\nthree");
     assert_eq!(heard.finished.tail, ["two"]);
+}
+
+#[tokio::test]
+async fn row_58_a_token_that_a_program_prints_is_masked() {
+    let heard = sh("echo agent/t0ken/browser; echo t0ken t0ken >&2", LONG).await;
+    let mut lines = heard.lines.clone();
+    lines.sort();
+    assert_eq!(lines, ["*** ***", "agent/***/browser"]);
+    assert_eq!(heard.finished.tail, ["*** ***"]);
 }
 
 #[tokio::test]

@@ -64,14 +64,14 @@ impl<'a> Live<'a> {
         }
     }
 
-    async fn step(&mut self, index: usize, task: &'a PlannedTask, stop: &Stop) -> Result<(), Failure> {
+    async fn step(&mut self, index: usize, task: &'a PlannedTask, stop: &Stop) -> Result<String, Failure> {
         let step = &task.task.steps[index];
         let begun = Instant::now();
         let time = Timestamp::now();
         self.record.steps[index].state = StepState::Running;
         self.record.steps[index].started_at = Some(time);
         let intended = self.intend(index, task);
-        let mut result = self.save().await.map_err(|error| unrecorded(&error));
+        let mut result = self.save().await.map(|()| String::new()).map_err(|error| unrecorded(&error));
         if result.is_ok() {
             self.runner.events.send(&Event::StepStarted {
                 time,
@@ -87,16 +87,20 @@ impl<'a> Live<'a> {
             self.record.deploys.pop();
         }
         let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.record.steps[index].end(Timestamp::now(), duration_ms, result.as_ref().err());
-        let saved = self.save().await.map_err(|error| unrecorded(&error));
-        result = result.and(saved);
+        self.record.steps[index].end(Timestamp::now(), duration_ms, result.as_ref());
+        if let Err(error) = self.save().await {
+            result = result.and(Err(unrecorded(&error)));
+        }
         self.runner.events.send(&Event::StepDone {
             time: Timestamp::now(),
             step: index,
             label: step.label().to_owned(),
             outcome: result.as_ref().err().map_or(Outcome::Passed, |failure| failure.outcome),
             duration_ms,
-            message: result.as_ref().err().map(|failure| failure.message.clone()),
+            message: match &result {
+                Ok(summary) => Some(summary.clone()).filter(|summary| !summary.is_empty()),
+                Err(failure) => Some(failure.message.clone()),
+            },
         });
         result
     }
@@ -172,7 +176,7 @@ impl<'a> Live<'a> {
         task: &PlannedTask,
         deadline: Instant,
         stop: &Stop,
-    ) -> Result<(), Failure> {
+    ) -> Result<String, Failure> {
         if let Some(why) = stop.is_asked() {
             return Err(stopped(why));
         }

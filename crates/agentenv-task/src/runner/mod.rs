@@ -5,6 +5,7 @@
 mod ending;
 mod live;
 mod recover;
+mod say;
 mod steps;
 #[cfg(test)]
 mod tests;

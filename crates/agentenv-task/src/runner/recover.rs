@@ -119,7 +119,7 @@ fn mark(record: &mut RunRecord, now: Timestamp) {
         let failure = Failure::new(Outcome::InfrastructureError, message.clone());
         let step = &mut record.steps[index];
         let since = step.started_at.map_or(0, |started| now.duration_since(started).as_millis());
-        step.end(now, u64::try_from(since).unwrap_or(0), Some(&failure));
+        step.end(now, u64::try_from(since).unwrap_or(0), Err(&failure));
     }
     for step in record.steps.iter_mut().filter(|step| step.state == StepState::Pending) {
         step.state = StepState::Skipped;

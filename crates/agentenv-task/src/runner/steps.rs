@@ -1,6 +1,6 @@
 //! What each kind of step does.
 
-use std::{collections::BTreeMap, ffi::OsString, process::ExitStatus};
+use std::{collections::BTreeMap, ffi::OsString};
 
 use agentenv_protocol::{
     CACHE_ENV, DeployId, HOME_ENV, Name,
@@ -10,7 +10,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::live::{Live, stopped, timed_out};
+use super::{
+    live::{Live, stopped, timed_out},
+    say,
+};
 use crate::{
     action::{Action, Check, DeployEnv, DeployStep, Program, Step},
     check::{Expectation, ValueAt},
@@ -19,7 +22,7 @@ use crate::{
     harness::{self, Ended, Finished, Job},
     outcome::{Failure, Outcome},
     plan::PlannedTask,
-    record::{RunDeployState, masked},
+    record::{RunDeployState, agent_tokens, masked},
     stop::Stop,
 };
 
@@ -27,27 +30,28 @@ use crate::{
 const NAMED_FAILURES: usize = 5;
 
 impl Live<'_> {
-    /// Does one step; its deploy was checked when the task was parsed.
+    /// Does one step and says what was done; its deploy was checked when the task was parsed.
     pub(super) async fn perform(
         &mut self,
         index: usize,
         task: &PlannedTask,
         deadline: Instant,
         stop: &Stop,
-    ) -> Result<(), Failure> {
+    ) -> Result<String, Failure> {
         let step = &task.task.steps[index];
         match &step.action {
             Action::DeployEnv(request) => self.deploy_env(index, request, deadline).await,
             Action::LoadData { deploy, data } => {
                 let id = self.id(*deploy)?;
-                Ok(self.runner.deploys.load(&id, LoadRequest { data: data.clone() }).await?)
+                self.runner.deploys.load(&id, LoadRequest { data: data.clone() }).await?;
+                Ok(data.keys().map(Name::as_str).collect::<Vec<_>>().join(", "))
             }
             Action::BrowserSignIn { deploy, users, target } => {
                 let id = self.id(*deploy)?;
                 let request = SignInRequest { users: users.clone(), target: target.clone() };
                 let report = self.runner.deploys.sign_in(&id, request).await?;
                 self.record.steps[index].result = json!(report);
-                Ok(())
+                Ok(say::signed_in(&report))
             }
             Action::Agent { deploy, program, goal } => {
                 let goal = goal.as_deref().unwrap_or(&task.task.goal);
@@ -57,7 +61,7 @@ impl Live<'_> {
                 let id = self.id(*deploy)?;
                 let report = self.runner.deploys.reset(&id).await?;
                 self.record.steps[index].result = json!(report);
-                Ok(())
+                Ok(say::reset(&report))
             }
             Action::CollectTrafficCapture { .. } => Err(Failure::new(
                 Outcome::InfrastructureError,
@@ -76,7 +80,7 @@ impl Live<'_> {
                 if let Some(entry) = self.deploy_record(*deploy) {
                     entry.state = RunDeployState::Closed;
                 }
-                Ok(())
+                Ok(format!("{id} is closed"))
             }
         }
     }
@@ -86,7 +90,7 @@ impl Live<'_> {
         entry.ok_or_else(|| Failure::new(Outcome::InfrastructureError, "its deploy was never made"))
     }
 
-    async fn deploy_env(&mut self, index: usize, step: &DeployEnv, deadline: Instant) -> Result<(), Failure> {
+    async fn deploy_env(&mut self, index: usize, step: &DeployEnv, deadline: Instant) -> Result<String, Failure> {
         let at = DeployStep(index);
         let mut step = step.clone();
         // What was planned is what is deployed, also where a newer version was put meanwhile.
@@ -109,8 +113,9 @@ impl Live<'_> {
             entry.provider.clone_from(&info.provider);
             entry.info = Some(masked(&info));
         }
+        let summary = format!("{} is ready after {} ms", info.deploy, info.ready_ms);
         self.infos.insert(at, info);
-        Ok(())
+        Ok(summary)
     }
 
     async fn agent(
@@ -120,7 +125,7 @@ impl Live<'_> {
         (deploy, program, goal): (DeployStep, &Program, &str),
         deadline: Instant,
         stop: &Stop,
-    ) -> Result<(), Failure> {
+    ) -> Result<String, Failure> {
         let id = self.id(deploy)?;
         let step = &task.task.steps[index];
         let finished = self.program(index, task, (deploy, program, goal), deadline, stop).await;
@@ -129,8 +134,10 @@ impl Live<'_> {
             Failure::new(Outcome::AgentError, format!("the harness `{}` cannot be run: {error}", program.command[0]))
                 .hint(format!("it is run in {}", task.task.folder.display()))
         })?;
-        let Err(failure) = ended(&finished, step, "the harness", Outcome::AgentError) else { return Ok(()) };
-        self.record.steps[index].result = exit(&finished.ended);
+        let Err(failure) = ended(&finished, step, "the harness", Outcome::AgentError) else {
+            return Ok(self.files_of(index));
+        };
+        self.record.steps[index].result = say::exit(&finished.ended);
         // A harness whose deploy died under it is not to blame.
         match (failure.outcome, self.runner.deploys.state(&id).await) {
             (Outcome::AgentError, Err(error)) => Err(not_the_agent(&failure, &error.message)),
@@ -148,7 +155,7 @@ impl Live<'_> {
         (deploy, program): (DeployStep, &Program),
         deadline: Instant,
         stop: &Stop,
-    ) -> Result<(), Failure> {
+    ) -> Result<String, Failure> {
         let step = &task.task.steps[index];
         let finished = self.program(index, task, (deploy, program, &task.task.goal), deadline, stop).await;
         self.keep_files(index).await;
@@ -157,8 +164,15 @@ impl Live<'_> {
             Failure::new(Outcome::InfrastructureError, message)
                 .hint(format!("it is run in {}", task.task.folder.display()))
         })?;
-        self.record.steps[index].result = exit(&finished.ended);
-        ended(&finished, step, "the check command", Outcome::Failed)
+        self.record.steps[index].result = say::exit(&finished.ended);
+        ended(&finished, step, "the check command", Outcome::Failed).map(|()| "the command holds".to_owned())
+    }
+
+    fn files_of(&self, index: usize) -> String {
+        match self.record.artifacts.iter().filter(|artifact| artifact.step == index).count() {
+            1 => "1 file is stored".to_owned(),
+            count => format!("{count} files are stored"),
+        }
     }
 
     /// Runs a host program with what it may know: the deploy's JSON, never the control token.
@@ -185,8 +199,15 @@ impl Live<'_> {
             (CACHE_ENV, home.cache().into()),
         ];
         let run = self.record.run.clone();
-        let job =
-            Job { run: &run, program, folder: &task.task.folder, variables, logs: self.dir.logs(index), deadline };
+        let job = Job {
+            run: &run,
+            program,
+            folder: &task.task.folder,
+            variables,
+            logs: self.dir.logs(index),
+            deadline,
+            masked: self.infos.values().flat_map(agent_tokens).collect(),
+        };
         let events = self.runner.events.clone();
         let line = move |stream: Stream, line: String| {
             events.send(&Event::Output { time: Timestamp::now(), step: index, stream, line });
@@ -199,7 +220,7 @@ impl Live<'_> {
         index: usize,
         deploy: DeployStep,
         expectations: &[Expectation],
-    ) -> Result<(), Failure> {
+    ) -> Result<String, Failure> {
         let id = self.id(deploy)?;
         let mut answers = Answers::default();
         let mut judged = Vec::new();
@@ -223,7 +244,7 @@ impl Live<'_> {
         }
         self.record.steps[index].result = json!({ "expectations": judged });
         if failed.is_empty() {
-            return Ok(());
+            return Ok(format!("{} of {} expectations hold", expectations.len(), expectations.len()));
         }
         let more = failed.len().saturating_sub(NAMED_FAILURES);
         failed.truncate(NAMED_FAILURES);
@@ -263,29 +284,11 @@ type Answers = BTreeMap<(Name, Option<String>), Result<Value, String>>;
 fn ended(finished: &Finished, step: &Step, what: &str, outcome: Outcome) -> Result<(), Failure> {
     let failure = match finished.ended {
         Ended::Exited(status) if status.success() => return Ok(()),
-        Ended::Exited(status) => Failure::new(outcome, format!("{what} {}", how(status))),
+        Ended::Exited(status) => Failure::new(outcome, format!("{what} {}", say::how(status))),
         Ended::TimedOut => timed_out(step.timeout),
         Ended::Stopped(why) => stopped(why),
     };
     Err(Failure { log: finished.tail.clone(), ..failure })
-}
-
-fn how(status: ExitStatus) -> String {
-    use std::os::unix::process::ExitStatusExt as _;
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("ended with exit code {code}"),
-        (None, Some(signal)) => format!("was ended by signal {signal}"),
-        (None, None) => format!("ended: {status}"),
-    }
-}
-
-fn exit(ended: &Ended) -> Value {
-    use std::os::unix::process::ExitStatusExt as _;
-    match ended {
-        Ended::Exited(status) => json!({ "exit_code": status.code(), "signal": status.signal() }),
-        Ended::TimedOut => json!({ "ended": "timed_out" }),
-        Ended::Stopped(why) => json!({ "ended": why }),
-    }
 }
 
 fn not_the_agent(failure: &Failure, why: &str) -> Failure {

@@ -130,7 +130,7 @@ fn head(home: &Home, record: &RunRecord, alive: bool) -> String {
 }
 
 fn steps(record: &RunRecord) -> String {
-    let head = ["#", "STEP", "KIND", "STATE", "TOOK", "OUTCOME"].map(str::to_owned).to_vec();
+    let head = ["#", "STEP", "KIND", "STATE", "TOOK", "OUTCOME", "WHAT"].map(str::to_owned).to_vec();
     let row = |(index, step): (usize, &StepRecord)| {
         let state = match step.state {
             StepState::Pending => "pending",
@@ -145,6 +145,7 @@ fn steps(record: &RunRecord) -> String {
             state.to_owned(),
             step.duration_ms.map_or_else(|| "-".to_owned(), seconds),
             step.outcome.map_or("-", Outcome::as_str).to_owned(),
+            step.summary.clone().unwrap_or_default(),
         ]
     };
     columns(&std::iter::once(head).chain(record.steps.iter().enumerate().map(row)).collect::<Vec<_>>())

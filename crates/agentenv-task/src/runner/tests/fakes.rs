@@ -10,7 +10,7 @@ use agentenv_protocol::{
     DataReply, DeployId, ErrorKind, ExitCode, Home, Name, RunId,
     control::{
         BrowserInfo, ControlError, DeployInfo, DeployState, GetRequest, LoadRequest, ResetReport, SignInReport,
-        SignInRequest, WebsiteInfo,
+        SignInRequest, SignedIn, WebsiteInfo,
     },
 };
 use serde_json::{Value, json};
@@ -156,14 +156,18 @@ impl Deploys for Fakes {
         }))
     }
 
-    fn sign_in<'a>(&'a self, _deploy: &'a DeployId, _request: SignInRequest) -> Answer<'a, SignInReport> {
-        Box::pin(self.answer("sign_in".to_owned(), |_| SignInReport { signed_in: Vec::new() }))
+    fn sign_in<'a>(&'a self, _deploy: &'a DeployId, request: SignInRequest) -> Answer<'a, SignInReport> {
+        let one = |(website, user)| SignedIn { website, user, browser: name("browser"), verified: false };
+        Box::pin(self.answer("sign_in".to_owned(), move |_| SignInReport {
+            signed_in: request.users.into_iter().map(one).collect(),
+        }))
     }
 
     fn reset<'a>(&'a self, _deploy: &'a DeployId) -> Answer<'a, ResetReport> {
         Box::pin(self.answer("reset".to_owned(), |world| {
             world.loaded.clear();
-            ResetReport { total_ms: 1.0, data_ms: 1.0, browser_ms: 0.0, browsers: BTreeMap::new() }
+            let browsers = BTreeMap::from([(name("browser"), "cold".to_owned())]);
+            ResetReport { total_ms: 21.0, data_ms: 1.0, browser_ms: 20.0, browsers }
         }))
     }
 

@@ -96,6 +96,12 @@ async fn a_task_whose_every_check_holds_has_passed() {
     assert_eq!(record.deploys[0].state, RunDeployState::Closed);
     assert_eq!(record.deploys[0].versions, [(fakes::name("office"), 3)]);
     assert_eq!(record.steps[3].result["expectations"][1]["passed"], json!(true));
+    let summaries: Vec<&str> = record.steps.iter().filter_map(|step| step.summary.as_deref()).collect();
+    let id = &record.deploys[0].deploy;
+    let (ready, closed) = (format!("{id} is ready after 12 ms"), format!("{id} is closed"));
+    let signed_in = "ada at shop in browser (read back)";
+    let reset = "data 1 ms, browsers 20 ms (browser: cold)";
+    assert_eq!(summaries, [&ready, "shop, tracker", signed_in, "2 of 2 expectations hold", reset, &closed]);
     let text = serde_json::to_string(&record).unwrap();
     assert!(!text.contains("t0ken"), "the agent token is not on record");
     let world = fakes.0.lock().unwrap();

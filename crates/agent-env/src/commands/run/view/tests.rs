@@ -10,6 +10,7 @@ fn record() -> RunRecord {
         json!({
             "name": null, "kind": kind, "state": state, "timeout_s": 60.0, "started_at": began, "ended_at": ended,
             "duration_ms": ended.map(|_| 2500), "outcome": outcome,
+            "summary": (outcome == Some("passed")).then_some("d-000000000000 is ready after 412 ms"),
         })
     };
     let mut failed = step("check", "done", Some("failed"));
@@ -49,8 +50,8 @@ fn a_finished_run() {
     took     1 min 5 s
     folder   /home/runs/r-000000000000
 
-    #  STEP           KIND        STATE    TOOK   OUTCOME
-    1  -              deploy_env  done     2.5 s  passed
+    #  STEP           KIND        STATE    TOOK   OUTCOME  WHAT
+    1  -              deploy_env  done     2.5 s  passed   d-000000000000 is ready after 412 ms
     2  ada bought it  check       done     2.5 s  failed
     3  -              close_env   skipped  -      -
 
@@ -89,8 +90,8 @@ fn an_interrupted_run_says_so() {
     folder  /home/runs/r-000000000000
     hint    `agent-env run resume r-000000000000` closes what it left
 
-    #  STEP           KIND        STATE    TOOK   OUTCOME
-    1  -              deploy_env  done     2.5 s  passed
+    #  STEP           KIND        STATE    TOOK   OUTCOME  WHAT
+    1  -              deploy_env  done     2.5 s  passed   d-000000000000 is ready after 412 ms
     2  ada bought it  check       running  2.5 s  -
     3  -              close_env   skipped  -      -
 
