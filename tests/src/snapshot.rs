@@ -24,7 +24,11 @@ impl Snapshot {
         let mut things = BTreeSet::new();
         let own = Process::of(std::process::id()).expect("this process is there").namespaces();
         for process in Processes::all().iter() {
-            if process.state != 'Z' && is_ours(process, &own) {
+            // One that has ended waits for its parent only; init reaps those that were left to it.
+            if process.state == 'Z' {
+                continue;
+            }
+            if is_ours(process, &own) {
                 things.insert(format!("process {} {} {}", process.pid, process.start, process.arguments()));
             }
             // Also a namespace that a process holds by a descriptor only.
