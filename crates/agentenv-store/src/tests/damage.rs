@@ -205,7 +205,7 @@ fn row_70_a_process_that_is_out_of_descriptors_gets_clean_errors_and_spoils_noth
 async fn with_few_descriptors() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let before = getrlimit(Resource::Nofile);
-    let limit = |current| setrlimit(Resource::Nofile, Rlimit { current, ..before.clone() }).unwrap();
+    let limit = |current| setrlimit(Resource::Nofile, Rlimit { current, ..before }).unwrap();
     let mut failures = 0;
     let mut successes = 0;
     for descriptors in 6..48 {

@@ -55,7 +55,7 @@ async fn a_version_that_something_refers_to_stays() {
     assert_eq!(error.to_string(), format!("env `shop` version 1 is used by deploy `{deploy}`, run `{run}`"));
     assert!(store.remove_env(&shop, None).await.is_err(), "not even together with the others");
     assert_eq!(store.list_envs(Some(&shop)).await.unwrap().len(), 2);
-    assert_eq!(store.deploys_with_references().await.unwrap(), [deploy.clone()]);
+    assert_eq!(store.deploys_with_references().await.unwrap(), std::slice::from_ref(&deploy));
     assert_eq!(store.remove_env(&shop, Some(2)).await.unwrap(), 1);
     assert_eq!(store.get_env(&shop, None).await.unwrap().version, 1);
     store.remove_references(&Holder::Deploy(deploy)).await.unwrap();
