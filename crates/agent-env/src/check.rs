@@ -52,7 +52,11 @@ impl Answer {
     }
 
     fn is(&self, status: StatusCode) -> Result<(), String> {
-        if self.status == status { Ok(()) } else { Err(format!("{} instead of {status}: {}", self.status, self.start())) }
+        if self.status == status {
+            Ok(())
+        } else {
+            Err(format!("{} instead of {status}: {}", self.status, self.start()))
+        }
     }
 
     fn is_error(&self) -> Result<(), String> {
@@ -87,11 +91,31 @@ impl Site {
             rule("PR-1", "the server serves its agent card, with the website extension", self.card().await),
             rule("PR-2", "`ready` answers 200", self.ready().await),
             rule("PR-2", "`data/get` answers `{data}`", at_deploy.clone().map(drop)),
-            rule("PR-2", "what is not `{data}` is refused by `data/load` with `{kind, message, hint}`", self.bad_load().await),
-            rule("PR-2", "an unknown member is refused by `data/get` with `{kind, message, hint}`", self.bad_get().await),
-            rule("PR-2", "`data/reset` brings the state at deploy back, twice is harmless", self.reset(at_deploy).await),
-            rule("PR-2", "`session` answers cookies of the site's own names, or `{kind, message, hint}`", self.session().await),
-            rule("PR-2", "`session` of a user that is not there answers `{kind, message, hint}`, unless the site takes every name", self.no_user().await),
+            rule(
+                "PR-2",
+                "what is not `{data}` is refused by `data/load` with `{kind, message, hint}`",
+                self.bad_load().await,
+            ),
+            rule(
+                "PR-2",
+                "an unknown member is refused by `data/get` with `{kind, message, hint}`",
+                self.bad_get().await,
+            ),
+            rule(
+                "PR-2",
+                "`data/reset` brings the state at deploy back, twice is harmless",
+                self.reset(at_deploy).await,
+            ),
+            rule(
+                "PR-2",
+                "`session` answers cookies of the site's own names, or `{kind, message, hint}`",
+                self.session().await,
+            ),
+            rule(
+                "PR-2",
+                "`session` of a user that is not there answers `{kind, message, hint}`, unless the site takes every name",
+                self.no_user().await,
+            ),
             rule("PR-3", "GET `/api/session` signs nobody in without a signed link", self.no_link().await),
             rule("PR-8", "without its key every operation answers 404", self.no_key().await),
         ])
@@ -156,7 +180,9 @@ impl Site {
             self.domains.iter().any(|own| own == domain || own.ends_with(&format!(".{domain}")))
         };
         match state.cookies.iter().find(|cookie| !own(&cookie.domain)) {
-            Some(cookie) => Err(format!("the cookie `{}` is for {}, not for a name of the site", cookie.name, cookie.domain)),
+            Some(cookie) => {
+                Err(format!("the cookie `{}` is for {}, not for a name of the site", cookie.name, cookie.domain))
+            }
             None => Ok(()),
         }
     }

@@ -139,15 +139,19 @@ fn run(command: Command, output: Output) -> Result<ExitCode, ControlError> {
             return Ok(ExitCode::SUCCESS);
         }
         Command::Man { folder } => {
-            let written = std::fs::create_dir_all(&folder).and_then(|()| clap_mangen::generate_to(Cli::command(), &folder));
-            written.map_err(|error| ControlError::new(Exit::Refused, format!("{} cannot be written: {error}", folder.display())))?;
+            let written =
+                std::fs::create_dir_all(&folder).and_then(|()| clap_mangen::generate_to(Cli::command(), &folder));
+            written.map_err(|error| {
+                ControlError::new(Exit::Refused, format!("{} cannot be written: {error}", folder.display()))
+            })?;
             return Ok(ExitCode::SUCCESS);
         }
         Command::Doctor => return doctor::doctor(output),
         _ => {}
     }
     let home = Home::from_env().ok_or_else(|| {
-        ControlError::new(Exit::Usage, "there is no place for agent-env's files").hint("set AGENTENV_HOME to an absolute path")
+        ControlError::new(Exit::Usage, "there is no place for agent-env's files")
+            .hint("set AGENTENV_HOME to an absolute path")
     })?;
     // Whatever a dead deploy left is gone before anything new is made (RUN-3).
     let reaped = agentenv_deploy::reap(&home);

@@ -45,7 +45,10 @@ impl Output {
 /// Prints text and a line's end; whoever closed the pipe has read enough.
 pub(crate) fn print(text: &str) -> Result<(), ControlError> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") }).and_then(|()| out.flush())
+    match out
+        .write_all(text.as_bytes())
+        .and_then(|()| if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") })
+        .and_then(|()| out.flush())
     {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(ControlError::infrastructure(format!("standard output cannot be written: {error}")))

@@ -43,7 +43,11 @@ impl ServiceLog {
     pub(crate) fn new(folder: &Path, name: &str, secrets: Vec<SecretString>) -> Self {
         let secrets = secrets.into_iter().filter(|secret| !secret.expose_secret().is_empty()).collect();
         let path = folder.join(format!("{}.log", name.replace('/', ".")));
-        Self(Arc::new(Inner { path, secrets, state: Mutex::new(State { file: None, written: 0, last: VecDeque::new() }) }))
+        Self(Arc::new(Inner {
+            path,
+            secrets,
+            state: Mutex::new(State { file: None, written: 0, last: VecDeque::new() }),
+        }))
     }
 
     /// Follows a pipe until its end.

@@ -63,7 +63,9 @@ mod tests {
         });
         let winners: Vec<_> = claims.iter().filter(|(claim, _)| claim.is_ok()).collect();
         let [(_, winner)] = winners[..] else { panic!("{} winners", winners.len()) };
-        assert!(claims.iter().filter_map(|(claim, _)| claim.as_ref().err()).all(|holder| holder.as_ref() == Some(winner)));
+        assert!(
+            claims.iter().filter_map(|(claim, _)| claim.as_ref().err()).all(|holder| holder.as_ref() == Some(winner))
+        );
 
         release(&home, &name, &DeployId::random()).unwrap();
         assert_eq!(holder(&home, &name).as_ref(), Some(winner), "another deploy cannot give it back");

@@ -128,7 +128,8 @@ fn client_hello(name: &str) -> Option<Vec<u8>> {
         .with_root_certificates(rustls::RootCertStore::empty())
         .with_no_client_auth();
     let mut hello = Vec::new();
-    let mut connection = rustls::ClientConnection::new(Arc::new(config), ServerName::try_from(name.to_owned()).ok()?).ok()?;
+    let mut connection =
+        rustls::ClientConnection::new(Arc::new(config), ServerName::try_from(name.to_owned()).ok()?).ok()?;
     connection.write_tls(&mut hello).ok()?;
     Some(hello)
 }

@@ -113,7 +113,14 @@ mod tests {
 
     #[test]
     fn paths_stay_in_the_folder() {
-        for (path, within) in [("/", Some("")), ("/a/b.css", Some("a/b.css")), ("/%61", Some("a")), ("/../x", None), ("/%2e%2e/x", None), ("/a%00", None)] {
+        for (path, within) in [
+            ("/", Some("")),
+            ("/a/b.css", Some("a/b.css")),
+            ("/%61", Some("a")),
+            ("/../x", None),
+            ("/%2e%2e/x", None),
+            ("/a%00", None),
+        ] {
             assert_eq!(relative(path).as_deref(), within.map(Path::new), "{path}");
         }
     }
@@ -123,7 +130,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("index.html"), "hello").unwrap();
         std::os::unix::fs::symlink("/etc/passwd", folder.path().join("link")).unwrap();
-        rustix::fs::mknodat(rustix::fs::CWD, folder.path().join("pipe"), rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, folder.path().join("pipe"), rustix::fs::FileType::Fifo, Mode::RUSR, 0)
+            .unwrap();
         assert_eq!(find(folder.path(), Path::new("")).unwrap().1, b"hello");
         assert!(find(folder.path(), Path::new("link")).is_err());
         assert!(find(folder.path(), Path::new("pipe")).is_err());

@@ -86,7 +86,8 @@ fn add(mounts: &mut Vec<Mount>, program: &Path) -> Result<(), ToolError> {
     }
     let folder = program.parent().unwrap_or(Path::new("/"));
     let tool = if folder.file_name().is_some_and(|name| name == "bin") { folder.parent() } else { Some(folder) };
-    let tool = tool.filter(|tool| tool.components().count() > 2).ok_or_else(|| ToolError::Unreachable(program.to_owned()))?;
+    let tool =
+        tool.filter(|tool| tool.components().count() > 2).ok_or_else(|| ToolError::Unreachable(program.to_owned()))?;
     if NEVER.iter().any(|never| tool.starts_with(never)) {
         return Err(ToolError::Unreachable(program.to_owned()));
     }

@@ -6,6 +6,7 @@ use crate::{HostPattern, Name, WEBSITE_EXTENSION};
 
 /// An agent card, with the members that agent-env uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AgentCard {
     /// The site's or the deploy's name.
@@ -29,6 +30,7 @@ pub struct AgentCard {
 
 /// One interface of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AgentInterface {
     /// Absolute URL.
@@ -41,6 +43,7 @@ pub struct AgentInterface {
 
 /// The abilities of an agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Capabilities {
     /// One entry an extension.
@@ -50,6 +53,7 @@ pub struct Capabilities {
 
 /// One ability of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct AgentExtension {
     /// What it is: [`WEBSITE_EXTENSION`] or [`crate::TRAFFIC_EXTENSION`].
@@ -67,6 +71,7 @@ pub struct AgentExtension {
 
 /// The parameters of [`WEBSITE_EXTENSION`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct WebsiteParams {
     /// The site's name.

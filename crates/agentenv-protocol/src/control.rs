@@ -40,6 +40,7 @@ pub enum DeployState {
 
 /// What `env deploy --json` prints, and what `AGENTENV_DEPLOY` holds. It never has the control token.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DeployInfo {
     /// Id.
     pub deploy: DeployId,
@@ -72,6 +73,7 @@ pub struct DeployInfo {
 
 /// One website of a deploy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct WebsiteInfo {
     /// Name within the deploy.
     pub name: Name,
@@ -86,6 +88,7 @@ pub struct WebsiteInfo {
 
 /// One browser of a deploy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct BrowserInfo {
     /// Name within the deploy.
     pub name: Name,

@@ -1,7 +1,8 @@
 //! What every side of agent-env agrees on: ids, host names and patterns, the `website/v1` and `traffic/v1` names,
 //! agent cards, the control API of a deploy, exit codes.
 //!
-//! This crate does no I/O. Wire types serialize; they are the only types that do.
+//! This crate does no I/O. Wire types serialize; they are the only types that do. Their JSON Schemas, for other languages, are
+//! in the crate's `schemas/` folder.
 
 mod card;
 pub mod control;
@@ -9,6 +10,8 @@ mod exit;
 mod home;
 mod host;
 mod ids;
+#[cfg(test)]
+mod schema;
 mod token;
 mod website;
 

@@ -50,6 +50,7 @@ pub mod operation {
 
 /// Body of `data/load`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DataLoad {
     /// The site's own JSON.
@@ -58,6 +59,7 @@ pub struct DataLoad {
 
 /// Body of `data/get`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DataGet {
     /// The site's own JSON; everything without it.
@@ -67,6 +69,7 @@ pub struct DataGet {
 
 /// Answer of `data/get`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DataReply {
     /// The site's own JSON.
     pub data: Value,
@@ -74,6 +77,7 @@ pub struct DataReply {
 
 /// Body of `session`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SessionRequest {
     /// Whom to sign in; the site's default user without it.
@@ -83,6 +87,7 @@ pub struct SessionRequest {
 
 /// A user's sign-in state, in the shape of Playwright's storage state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SessionState {
     /// Cookies.
     #[serde(default)]
@@ -97,6 +102,7 @@ pub struct SessionState {
 
 /// A cookie as Playwright writes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Cookie {
     /// Name.
@@ -132,6 +138,7 @@ fn session_cookie() -> f64 {
 
 /// Cross-site rule of a cookie.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum SameSite {
     /// Never cross-site.
     Strict,
@@ -144,6 +151,7 @@ pub enum SameSite {
 
 /// Local storage of one origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct OriginState {
     /// Such as `https://shop.test`.
@@ -154,6 +162,7 @@ pub struct OriginState {
 
 /// One entry of local storage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LocalStorageItem {
     /// Key.
     pub name: String,
@@ -163,6 +172,7 @@ pub struct LocalStorageItem {
 
 /// A page that shows that the user is signed in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Verify {
     /// Absolute URL of the page.
     pub url: String,
@@ -172,6 +182,7 @@ pub struct Verify {
 
 /// Body of every error of `website/v1`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ErrorBody {
     /// What kind of error.
     pub kind: ErrorKind,
@@ -184,6 +195,7 @@ pub struct ErrorBody {
 
 /// Kinds of errors of `website/v1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
     /// The request is wrong.

@@ -129,7 +129,8 @@ pub(crate) fn find(home: &Home, text: &str) -> Result<DeployDir, ControlError> {
     };
     let dir = id.map(|id| DeployDir::new(home.deploy(&id))).filter(|dir| dir.path().is_dir());
     dir.ok_or_else(|| {
-        ControlError::new(ExitCode::Refused, format!("there is no deploy `{text}`")).hint("`agent-env env status` lists those that run")
+        ControlError::new(ExitCode::Refused, format!("there is no deploy `{text}`"))
+            .hint("`agent-env env status` lists those that run")
     })
 }
 
@@ -157,7 +158,13 @@ pub(crate) async fn status(home: &Home, output: Output, args: &StatusArgs) -> Re
     }
     let status = ControlClient::new(dir.path()).status().await?;
     output.result(&status, || {
-        let mut rows = vec![vec!["SANDBOX".to_owned(), "STATE".to_owned(), "PID".to_owned(), "RESTARTS".to_owned(), String::new()]];
+        let mut rows = vec![vec![
+            "SANDBOX".to_owned(),
+            "STATE".to_owned(),
+            "PID".to_owned(),
+            "RESTARTS".to_owned(),
+            String::new(),
+        ]];
         rows.extend(status.services.iter().map(|(name, service)| {
             let pid = service.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string());
             let reason = service.reason.clone().unwrap_or_default();
@@ -183,7 +190,8 @@ fn list(home: &Home, output: Output, all: bool) -> Result<(), ControlError> {
 
 fn summary(record: &DeployRecord) -> String {
     let name = record.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
-    let state = serde_json::to_value(record.state).ok().and_then(|state| state.as_str().map(str::to_owned)).unwrap_or_default();
+    let state =
+        serde_json::to_value(record.state).ok().and_then(|state| state.as_str().map(str::to_owned)).unwrap_or_default();
     let error = record.error.as_ref().map(|error| format!(": {}", error.message)).unwrap_or_default();
     format!("{}{name}  env {}  {state}{error}", record.deploy, record.env)
 }
@@ -216,8 +224,11 @@ pub(crate) fn logs(home: &Home, args: &LogsArgs) -> Result<(), ControlError> {
             .flatten()
             .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".log").map(|name| name.replace('.', "/")))
             .collect();
-        return Err(ControlError::new(ExitCode::Refused, format!("the deploy has no log of `{}`", name.replace('.', "/")))
-            .hint(format!("it has: {}", known.join(", "))));
+        return Err(ControlError::new(
+            ExitCode::Refused,
+            format!("the deploy has no log of `{}`", name.replace('.', "/")),
+        )
+        .hint(format!("it has: {}", known.join(", "))));
     }
     print(&(older.unwrap_or_default() + &newer.unwrap_or_default()))
 }
@@ -271,9 +282,12 @@ pub(crate) async fn load_data(home: &Home, output: Output, args: &LoadArgs) -> R
 /// `env data`
 pub(crate) async fn data(home: &Home, args: &DataArgs) -> Result<(), ControlError> {
     let client = args.deploy.client(home)?;
-    let selector = args.selector.as_deref().map(serde_json::from_str).transpose().map_err(|error| {
-        ControlError::new(ExitCode::Refused, format!("the selector is not JSON: {error}"))
-    })?;
+    let selector = args
+        .selector
+        .as_deref()
+        .map(serde_json::from_str)
+        .transpose()
+        .map_err(|error| ControlError::new(ExitCode::Refused, format!("the selector is not JSON: {error}")))?;
     let reply = client.get(&GetRequest { website: args.website.clone(), selector }).await?;
     let text = serde_json::to_string_pretty(&reply.data)
         .map_err(|error| ControlError::infrastructure(format!("the data cannot be written: {error}")))?;
@@ -299,7 +313,10 @@ pub(crate) async fn reset(home: &Home, output: Output, args: &DeployArg) -> Resu
     let report = args.client(home)?.reset().await?;
     output.result(&report, || {
         let browsers = report.browsers.iter().map(|(name, how)| format!(", {name} {how}")).collect::<String>();
-        format!("reset in {:.0} ms: data {:.1} ms, browsers {:.0} ms{browsers}", report.total_ms, report.data_ms, report.browser_ms)
+        format!(
+            "reset in {:.0} ms: data {:.1} ms, browsers {:.0} ms{browsers}",
+            report.total_ms, report.data_ms, report.browser_ms
+        )
     })
 }
 

@@ -25,7 +25,12 @@ struct Finding {
 pub(crate) fn doctor(output: Output) -> Result<ExitCode, ControlError> {
     let mut findings: Vec<Finding> = agentenv_sandbox::doctor()
         .into_iter()
-        .map(|check| Finding { name: check.name.to_owned(), ok: check.ok, detail: check.detail, fix: check.fix.unwrap_or_default() })
+        .map(|check| Finding {
+            name: check.name.to_owned(),
+            ok: check.ok,
+            detail: check.detail,
+            fix: check.fix.unwrap_or_default(),
+        })
         .collect();
     findings.extend(PROGRAMS.iter().map(|(path, package, what)| Finding {
         name: format!("program {path}"),
@@ -34,13 +39,12 @@ pub(crate) fn doctor(output: Output) -> Result<ExitCode, ControlError> {
         fix: format!("apt-get install {package}"),
     }));
     let all = findings.iter().all(|finding| finding.ok);
-    let rows = |finding: &Finding| {
-        json!({ "name": finding.name, "ok": finding.ok, "detail": finding.detail, "fix": if finding.ok { "" } else { &finding.fix } })
-    };
+    let rows = |finding: &Finding| json!({ "name": finding.name, "ok": finding.ok, "detail": finding.detail, "fix": if finding.ok { "" } else { &finding.fix } });
     output.result(&findings.iter().map(rows).collect::<Vec<_>>(), || {
         let line = |finding: &Finding| {
             let mark = if finding.ok { "ok" } else { "FAILS" };
-            let fix = if finding.ok || finding.fix.is_empty() { String::new() } else { format!("fix: {}", finding.fix) };
+            let fix =
+                if finding.ok || finding.fix.is_empty() { String::new() } else { format!("fix: {}", finding.fix) };
             vec![mark.to_owned(), finding.name.clone(), finding.detail.clone(), fix]
         };
         columns(&findings.iter().map(line).collect::<Vec<_>>())

@@ -52,7 +52,8 @@ pub(crate) async fn check(home: &Home, output: Output, args: &CheckArgs) -> Resu
     let store = Store::open(home).await.map_err(store_error)?;
     let _hold = store.hold().await.map_err(store_error)?;
     let progress = |line: &str| activity.say(line);
-    let prepared = Putter { home, store: &store, progress: &progress }.prepare(Some(&args.dir), &Flags::default()).await?;
+    let prepared =
+        Putter { home, store: &store, progress: &progress }.prepare(Some(&args.dir), &Flags::default()).await?;
     // Version 0: it runs, and is not stored.
     let env = EnvVersion { name: prepared.name, version: 0, spec: prepared.spec, tree: prepared.tree };
     let plan = Launcher::plan_alone(env, &Wishes::default())?;
@@ -94,8 +95,9 @@ pub(crate) fn new(output: Output, args: &NewArgs) -> Result<(), ControlError> {
         return Err(ControlError::new(ExitCode::Refused, format!("{} is there already", folder.display()))
             .hint("give another place with --dir"));
     }
-    write(&TEMPLATE, &folder, args.name.as_str())
-        .map_err(|error| ControlError::new(ExitCode::Refused, format!("{} cannot be written: {error}", folder.display())))?;
+    write(&TEMPLATE, &folder, args.name.as_str()).map_err(|error| {
+        ControlError::new(ExitCode::Refused, format!("{} cannot be written: {error}", folder.display()))
+    })?;
     output.result(&json!({ "dir": folder }), || {
         format!("{0} is written; try `agent-env website check {0}`, then `agent-env website put {0}`", folder.display())
     })

@@ -55,7 +55,8 @@ impl BrowserBox {
         let spec =
             SandboxSpec { name: name.to_string(), network: NetworkKind::Browser, uid: context.uid()?, data: None };
         let sockets = context.create(spec).await?;
-        let placed = place(&sockets).map_err(|error| ControlError::infrastructure(format!("browser `{name}`: {error}")))?;
+        let placed =
+            place(&sockets).map_err(|error| ControlError::infrastructure(format!("browser `{name}`: {error}")))?;
         let (spec, variables) = launch(context, &plan, &name).map_err(|error| browser_error(&error, &[]))?;
         let upstream = Upstream::DevTools { browser: plan.name.clone() };
         context.dialer.add(upstream, sockets.clone(), DEVTOOLS);

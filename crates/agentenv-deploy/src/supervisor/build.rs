@@ -12,7 +12,9 @@ use std::{
 };
 
 use agentenv_model::unclaimed_tabs;
-use agentenv_net::{AddressBook, Authority, BrowserNet, BrowserSockets, Gateway, Limits, Role, SiteTable, Sites, Website};
+use agentenv_net::{
+    AddressBook, Authority, BrowserNet, BrowserSockets, Gateway, Limits, Role, SiteTable, Sites, Website,
+};
 use agentenv_protocol::{
     AgentCard, AgentToken, ControlToken, ExitCode, HostName, HostPattern,
     control::{BrowserInfo, ControlError, DeployInfo, DeployState, SiteTableEntry, WebsiteInfo},
@@ -26,7 +28,9 @@ use super::{
     control,
     deploy::{Deploy, Down},
     dial::Dialer,
-    own_program, pod::Pod, probe,
+    own_program,
+    pod::Pod,
+    probe,
     sockets::Sockets,
     specs::Host,
 };
@@ -78,7 +82,8 @@ impl Context {
             | SandboxError::Spec { .. } => ExitCode::Refused,
             _ => ExitCode::Infrastructure,
         };
-        ControlError::new(exit, error.to_string()).hint(error.hint().unwrap_or_else(|| "see `agent-env doctor`".to_owned()))
+        ControlError::new(exit, error.to_string())
+            .hint(error.hint().unwrap_or_else(|| "see `agent-env doctor`".to_owned()))
     }
 }
 
@@ -188,7 +193,9 @@ impl Names {
             .collect();
         if let Some((a, b)) = agentenv_model::check_claims(&claims).first() {
             let message = format!("websites `{}` and `{}` both claim `{}`", a.owner, b.owner, a.pattern);
-            return Err(ControlError::new(ExitCode::Refused, message).hint("give one of them another name, and put it again"));
+            return Err(
+                ControlError::new(ExitCode::Refused, message).hint("give one of them another name, and put it again")
+            );
         }
         let entries = pods.iter().zip(&domains).flat_map(|(pod, domains)| {
             domains.iter().map(|pattern| SiteTableEntry { pattern: pattern.clone(), website: pod.name().clone() })
@@ -202,8 +209,12 @@ impl Names {
         let claimed: Vec<HostPattern> = self.domains.iter().flatten().cloned().collect();
         for (browser, _) in browsers {
             if let Some(tab) = unclaimed_tabs(&browser.plan.start_tabs, &claimed).first() {
-                let message =
-                    format!("start tab `{}` of browser `{}` is at `{}`, which no website claims", tab.url(), browser.name(), tab.host());
+                let message = format!(
+                    "start tab `{}` of browser `{}` is at `{}`, which no website claims",
+                    tab.url(),
+                    browser.name(),
+                    tab.host()
+                );
                 return Err(ControlError::new(ExitCode::Refused, message)
                     .hint("add a website that has the name, or open another tab"));
             }

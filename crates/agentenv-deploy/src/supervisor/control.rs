@@ -101,7 +101,10 @@ async fn load(State(deploy): State<Arc<Deploy>>, Json(request): Json<LoadRequest
     Ok(Json(json!({})))
 }
 
-async fn data(State(deploy): State<Arc<Deploy>>, Json(request): Json<GetRequest>) -> Answer<agentenv_protocol::DataReply> {
+async fn data(
+    State(deploy): State<Arc<Deploy>>,
+    Json(request): Json<GetRequest>,
+) -> Answer<agentenv_protocol::DataReply> {
     Ok(Json(deploy.data(request).await?))
 }
 
@@ -142,7 +145,10 @@ async fn relay(stream: TokioIo<hyper::upgrade::Upgraded>, command: &mut agentenv
     let (mut from, mut to) = tokio::io::split(stream);
     let mut stdin = command.stdin.take().map(pipe::Sender::from_owned_fd).transpose()?;
     let (frames, mut output) = mpsc::channel::<ExecFrame>(FRAMES);
-    let outputs = [(command.stdout.take(), ExecFrame::Stdout as fn(Vec<u8>) -> ExecFrame), (command.stderr.take(), ExecFrame::Stderr)];
+    let outputs = [
+        (command.stdout.take(), ExecFrame::Stdout as fn(Vec<u8>) -> ExecFrame),
+        (command.stderr.take(), ExecFrame::Stderr),
+    ];
     for (pipe, frame) in outputs {
         if let Some(pipe) = pipe {
             tokio::spawn(forward(pipe, frame, frames.clone()));

@@ -22,7 +22,14 @@ use futures_util::future::{join_all, try_join_all};
 use tokio::{sync::watch, task::JoinHandle};
 
 use super::{
-    Prepared, browser::BrowserBox, build::Context, dial::Dialer, pod::Pod, service::{Supervised, readable}, sockets::Sockets, specs,
+    Prepared,
+    browser::BrowserBox,
+    build::Context,
+    dial::Dialer,
+    pod::Pod,
+    service::{Supervised, readable},
+    sockets::Sockets,
+    specs,
 };
 use crate::{DeployDir, DeployRecord, denied::Denied, names};
 
@@ -106,9 +113,14 @@ impl Deploy {
 
     pub(crate) async fn load(&self, request: LoadRequest) -> Result<(), ControlError> {
         // Every name is known before anything is loaded.
-        let pods: Vec<_> =
-            request.data.into_iter().map(|(website, data)| Ok((self.pod(&website)?, data))).collect::<Result<_, ControlError>>()?;
-        let loads = pods.into_iter().map(|(pod, data)| async { pod.client.load(data).await.map_err(|error| pod.failed(&error)) });
+        let pods: Vec<_> = request
+            .data
+            .into_iter()
+            .map(|(website, data)| Ok((self.pod(&website)?, data)))
+            .collect::<Result<_, ControlError>>()?;
+        let loads = pods
+            .into_iter()
+            .map(|(pod, data)| async { pod.client.load(data).await.map_err(|error| pod.failed(&error)) });
         try_join_all(loads).await.map(drop)
     }
 
@@ -122,7 +134,8 @@ impl Deploy {
     pub(crate) async fn exec(&self, request: &ExecRequest) -> Result<Service, ControlError> {
         let name = &request.sandbox;
         let in_browser = self.browsers.values().any(|browser| browser.name() == name);
-        let services = self.pods.values().flat_map(|pod| pod.services.iter().map(|service| (Arc::clone(service), &pod.sockets)));
+        let services =
+            self.pods.values().flat_map(|pod| pod.services.iter().map(|service| (Arc::clone(service), &pod.sockets)));
         let browsers = self.browsers.values().map(|browser| (browser.service(), browser.sockets()));
         let known: Vec<(Arc<Supervised>, &Sockets)> = services.chain(browsers).collect();
         let Some((service, sockets)) = known.iter().find(|(service, _)| service.name() == name) else {
@@ -133,8 +146,9 @@ impl Deploy {
         let current = service.current().await.ok_or_else(|| {
             ControlError::infrastructure(format!("`{name}` is not running")).hint("`agent-env env status` says why")
         })?;
-        let environment = Environment::new(specs::exec_variables(in_browser))
-            .map_err(|error| ControlError::infrastructure(format!("the command's environment cannot be made: {error}")))?;
+        let environment = Environment::new(specs::exec_variables(in_browser)).map_err(|error| {
+            ControlError::infrastructure(format!("the command's environment cannot be made: {error}"))
+        })?;
         let (spawner, sockets, command) = (self.context.spawner.clone(), (*sockets).clone(), request.command.clone());
         let started = move || spawner.exec(sockets.sandbox(), &current, command, &environment);
         tokio::task::spawn_blocking(started)
@@ -160,7 +174,11 @@ impl Deploy {
         });
         let brokers: Vec<_> = brokers.collect();
         let broker = async {
-            if brokers.is_empty() { std::future::pending().await } else { futures_util::future::select_all(brokers).await.0 }
+            if brokers.is_empty() {
+                std::future::pending().await
+            } else {
+                futures_util::future::select_all(brokers).await.0
+            }
         };
         let spawner = dead(self.context.spawner.pidfd());
         let died = tokio::select! {

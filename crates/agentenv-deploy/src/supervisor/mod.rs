@@ -137,7 +137,7 @@ fn prepare(
     starter: Arc<Starter>,
 ) -> Result<(Prepared, DeployLock), ControlError> {
     let filter = tracing_subscriber::EnvFilter::try_from_env("AGENTENV_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,hyper=error"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(false).init();
     let lock = DeployLock::acquire(&dir.lock())
         .map_err(|error| ControlError::infrastructure(format!("{} cannot be locked: {error}", dir.lock().display())))?;
@@ -192,7 +192,9 @@ async fn live(prepared: Prepared, starter_gone: OwnedFd) -> Result<(), ControlEr
         (Ok(()), Ok(())) => Ok(()),
         (Err(error), Ok(())) | (Ok(()), Err(error)) => Err(error),
         // Both are told: what failed, and what its removal left.
-        (Err(error), Err(left)) => Err(ControlError { message: format!("{}; and {}", error.message, left.message), ..error }),
+        (Err(error), Err(left)) => {
+            Err(ControlError { message: format!("{}; and {}", error.message, left.message), ..error })
+        }
     };
     record.ended(ended.clone().err());
     save(&dir, &record);

@@ -75,8 +75,11 @@ impl Pod {
     ) -> Result<(), ControlError> {
         let name = SandboxName::of_service(&self.website.name, &service.name);
         if listening(&self.sockets).contains(&service.port) {
-            let message = format!("port {} of `{name}` is in use inside its sandbox by another service of it", service.port);
-            return Err(ControlError::infrastructure(message).hint("give each service of env.toml the port it listens on"));
+            let message =
+                format!("port {} of `{name}` is in use inside its sandbox by another service of it", service.port);
+            return Err(
+                ControlError::infrastructure(message).hint("give each service of env.toml the port it listens on")
+            );
         }
         let spec = specs::service(&self.website, service, &context.host).map_err(|error| {
             ControlError::new(ExitCode::Refused, format!("`{name}` cannot run: {error}"))
@@ -116,7 +119,8 @@ impl Pod {
     /// What must never be in a log: the key, and the values of secret settings.
     fn secrets(&self, settings: &SecretString) -> Vec<SecretString> {
         let values: serde_json::Value = serde_json::from_str(settings.expose_secret()).unwrap_or_default();
-        let secret = self.website.secret_settings.iter().filter_map(|name| values.get(name.as_str())?.as_str().map(Into::into));
+        let secret =
+            self.website.secret_settings.iter().filter_map(|name| values.get(name.as_str())?.as_str().map(Into::into));
         secret.chain([self.key.expose().into()]).collect()
     }
 
@@ -137,11 +141,15 @@ impl Pod {
         let seconds = self.website.ready_timeout_s;
         let others: Vec<String> = listening(&self.sockets).into_iter().map(|port| port.to_string()).collect();
         if others.is_empty() {
-            return Err(ControlError::new(ExitCode::TimedOut, format!("`{name}` did not listen on its port {port} within {seconds} s"))
-                .hint("see its log; `ready_timeout_s` in env.toml gives it longer")
-                .log(running.log().last()));
+            return Err(ControlError::new(
+                ExitCode::TimedOut,
+                format!("`{name}` did not listen on its port {port} within {seconds} s"),
+            )
+            .hint("see its log; `ready_timeout_s` in env.toml gives it longer")
+            .log(running.log().last()));
         }
-        let message = format!("`{name}` does not listen on its port {port}; its sandbox listens on {}", others.join(", "));
+        let message =
+            format!("`{name}` does not listen on its port {port}; its sandbox listens on {}", others.join(", "));
         Err(ControlError::infrastructure(message)
             .hint("listen on 127.0.0.1 or 0.0.0.0 at the port that the variable PORT names")
             .log(running.log().last()))
@@ -191,15 +199,19 @@ impl Pod {
     async fn check_card(&self) -> Result<Vec<HostPattern>, ControlError> {
         let card = self.client.card().await.map_err(|error| self.failed(&error))?;
         let garbage = |what: String| {
-            ControlError::infrastructure(format!("website `{}` answered garbage to its card: {what}", self.website.name))
-                .hint("`agent-env website check` tells which rule its server breaks")
-                .log(self.log())
+            ControlError::infrastructure(format!(
+                "website `{}` answered garbage to its card: {what}",
+                self.website.name
+            ))
+            .hint("`agent-env website check` tells which rule its server breaks")
+            .log(self.log())
         };
         let params = card
             .website()
             .ok_or_else(|| garbage("it has no website extension".to_owned()))?
             .map_err(|error| garbage(error.to_string()))?;
-        compare_card(&self.website, &params).map_err(|problems| ControlError::new(problems.exit(), problems.to_string()))
+        compare_card(&self.website, &params)
+            .map_err(|problems| ControlError::new(problems.exit(), problems.to_string()))
     }
 
     /// An error of the site as the deploy's.

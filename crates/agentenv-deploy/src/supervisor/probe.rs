@@ -7,7 +7,14 @@ use agentenv_sandbox::{Environment, ServiceSpec};
 use futures_util::future::try_join_all;
 use tokio::{io::AsyncReadExt as _, net::unix::pipe};
 
-use super::{browser::BrowserBox, build::Context, pod::Pod, service::{described, ended, exit_code}, sockets::Sockets, specs};
+use super::{
+    browser::BrowserBox,
+    build::Context,
+    pod::Pod,
+    service::{described, ended, exit_code},
+    sockets::Sockets,
+    specs,
+};
 
 /// How long a probe may take: in a sealed sandbox some milliseconds.
 const PROBE_LIMIT: Duration = Duration::from_secs(30);
@@ -15,7 +22,12 @@ const PROBE_LIMIT: Duration = Duration::from_secs(30);
 const REPORT_LIMIT: u64 = 64 << 10;
 
 /// Probes all; the deploy is refused if anything gets out of one.
-pub(crate) async fn all(context: &Context, pods: &[Pod], browsers: &[BrowserBox], names: &[String]) -> Result<(), ControlError> {
+pub(crate) async fn all(
+    context: &Context,
+    pods: &[Pod],
+    browsers: &[BrowserBox],
+    names: &[String],
+) -> Result<(), ControlError> {
     let pods = pods.iter().map(|pod| async {
         // The services of a pod share its network; the first stands for all.
         let Some(service) = pod.website.services.first() else { return Ok(()) };
@@ -29,7 +41,9 @@ pub(crate) async fn all(context: &Context, pods: &[Pod], browsers: &[BrowserBox]
 
 async fn one(context: &Context, sockets: &Sockets, like: &ServiceSpec, names: &[String]) -> Result<(), ControlError> {
     let name = like.name.clone();
-    let broken = |what: String| ControlError::infrastructure(format!("the probe of sandbox `{name}` {what}")).hint("see `agent-env doctor`");
+    let broken = |what: String| {
+        ControlError::infrastructure(format!("the probe of sandbox `{name}` {what}")).hint("see `agent-env doctor`")
+    };
     let spec = specs::probe(like, &context.host, names);
     let environment = Environment::new([]).map_err(|error| broken(format!("could not be started: {error}")))?;
     let (spawner, placed) = (context.spawner.clone(), sockets.clone());

@@ -49,7 +49,11 @@ impl Deploy {
             total_ms: milliseconds(began.elapsed()),
             data_ms: milliseconds(data),
             browser_ms: milliseconds(stopping + starting.elapsed()),
-            browsers: self.browsers.keys().map(|name| (name.clone(), COLD.to_owned())).collect::<BTreeMap<Name, String>>(),
+            browsers: self
+                .browsers
+                .keys()
+                .map(|name| (name.clone(), COLD.to_owned()))
+                .collect::<BTreeMap<Name, String>>(),
         })
     }
 }

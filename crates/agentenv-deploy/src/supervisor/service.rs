@@ -122,7 +122,8 @@ fn running(service: &Service, restarts: u32) -> ServiceStatus {
 async fn launch(recipe: &Recipe) -> Result<Arc<Service>, SandboxError> {
     let name = recipe.spec.name.to_string();
     let local = |what, source| SandboxError::Local { name: name.clone(), what, source };
-    let environment = Environment::new(recipe.environment.iter().cloned()).map_err(|error| local("its environment", error))?;
+    let environment =
+        Environment::new(recipe.environment.iter().cloned()).map_err(|error| local("its environment", error))?;
     let (spawner, sockets, spec) = (recipe.spawner.clone(), recipe.sockets.clone(), recipe.spec.clone());
     let start = move || spawner.start(sockets.sandbox(), &spec, &environment);
     let started = tokio::task::spawn_blocking(start).await;
@@ -210,7 +211,10 @@ pub(crate) async fn ended(service: &Service) -> ExitInfo {
 }
 
 /// Waits until a descriptor is readable, as a pidfd is when its process has ended.
-#[expect(deprecated, reason = "sound for a descriptor that is owned; its successor is unsafe, which only the sandbox crate may be")]
+#[expect(
+    deprecated,
+    reason = "sound for a descriptor that is owned; its successor is unsafe, which only the sandbox crate may be"
+)]
 pub(crate) async fn readable(fd: BorrowedFd<'_>) -> io::Result<()> {
     let fd = AsyncFd::with_interest(fd.try_clone_to_owned()?, Interest::READABLE)?;
     fd.readable().await.map(drop)

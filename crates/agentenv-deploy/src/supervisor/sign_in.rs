@@ -46,7 +46,8 @@ impl Deploy {
                     .hint(format!("it has: {}", known()))
             }),
             None if self.browsers.is_empty() => {
-                Err(ControlError::new(ExitCode::Refused, "the deploy has no browser to sign in").hint("deploy one with the sites, as a multi env"))
+                Err(ControlError::new(ExitCode::Refused, "the deploy has no browser to sign in")
+                    .hint("deploy one with the sites, as a multi env"))
             }
             None => Ok(self.browsers.values().collect()),
         }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use agentenv_model::{PlannedService, PlannedWebsite, Program};
-use agentenv_protocol::{SandboxName, SiteKey, SITE_KEY_ENV, WEBSITE_SETTINGS_ENV};
+use agentenv_protocol::{SITE_KEY_ENV, SandboxName, SiteKey, WEBSITE_SETTINGS_ENV};
 use agentenv_sandbox::{Limits, Mount, SeccompProfile, ServiceSpec};
 use secrecy::SecretString;
 
@@ -42,7 +42,11 @@ pub(crate) struct Host {
 pub(crate) type Variables = Vec<(String, SecretString)>;
 
 /// Plans the sandbox of one service of a website.
-pub(crate) fn service(website: &PlannedWebsite, service: &PlannedService, host: &Host) -> Result<ServiceSpec, ToolError> {
+pub(crate) fn service(
+    website: &PlannedWebsite,
+    service: &PlannedService,
+    host: &Host,
+) -> Result<ServiceSpec, ToolError> {
     let tree = host.trees.get(website.tree.as_str()).cloned().unwrap_or_default();
     let mut mounts = vec![Mount::ReadOnly { source: tree.clone(), target: SITE.into() }];
     let command = match &service.program {
@@ -75,9 +79,14 @@ pub(crate) fn service(website: &PlannedWebsite, service: &PlannedService, host: 
 
 /// The variables that every service gets.
 pub(crate) fn variables(service: &PlannedService) -> Variables {
-    [("PATH", PATH.to_owned()), ("HOME", "/tmp".to_owned()), ("LANG", "C.UTF-8".to_owned()), ("PORT", service.port.to_string())]
-        .map(|(name, value)| (name.to_owned(), value.into()))
-        .into()
+    [
+        ("PATH", PATH.to_owned()),
+        ("HOME", "/tmp".to_owned()),
+        ("LANG", "C.UTF-8".to_owned()),
+        ("PORT", service.port.to_string()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.into()))
+    .into()
 }
 
 /// The variables that only a website's server gets (PR-6, PR-8).
