@@ -22,11 +22,13 @@ pub(crate) fn problems_error(problems: &Problems) -> ControlError {
 }
 
 /// Why the store could not do something.
+#[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` hands over")]
 pub(crate) fn store_error(error: StoreError) -> ControlError {
     ControlError::new(error.exit(), error.to_string()).hint(error.hint())
 }
 
 /// A machine that fails.
+#[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` hands over")]
 pub(crate) fn io_error(path: &std::path::Path, error: std::io::Error) -> ControlError {
     let full = matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded);
     let hint = if full { "free some space, or run `agent-env store gc`" } else { "" };
