@@ -111,7 +111,9 @@ fn row_97_a_session_cookie_of_the_last_episode_is_refused_after_a_reset() {
     home.put(&crate::desk::browser_env());
     home.put(&agentenv_tests::Bundle::multi("desk", &["shop"], Some("lookout")));
     let deploy = home.deploy("desk");
-    let state = deploy.operation("shop", "session", &json!({}));
+    let data = agentenv_tests::clone_root().join("tasks/data/shop.json").display().to_string();
+    home.run(&["env", "load", deploy.id(), "shop", &data]).ok();
+    let state = deploy.operation("shop", "session", &json!({"user": "ada"}));
     let cookies = state["cookies"].as_array().expect("cookies").clone();
     let verify = &state["verify"];
     let script = format!(
@@ -125,6 +127,8 @@ result({contains:?} in page.content())",
     );
     assert_eq!(playwright(&deploy, &script), json!(true), "signed in by the cookie");
     home.run(&["env", "reset", deploy.id()]).ok();
+    // The same user again: it is the cookie that is refused, not the name.
+    home.run(&["env", "load", deploy.id(), "shop", &data]).ok();
     assert_eq!(playwright(&deploy, &script), json!(false), "the same cookie, after the reset");
 }
 

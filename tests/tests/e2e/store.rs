@@ -27,10 +27,12 @@ fn website_check_passes_on_every_site() {
 #[test]
 fn website_check_names_the_rule_that_a_site_breaks() {
     let home = Home::empty();
-    let site = PySite::new("alpha").before("KEY = None");
+    // Every key opens it.
+    let site = PySite::new("alpha").before("KEY = type('Any', (str,), {'__ne__': lambda *_: False})()");
     let bundle = site.bundle();
     let outcome = home.run(&["website", "check", bundle.path()]);
     assert_eq!(outcome.code, ExitCode::Failed as i32, "{outcome:?}");
+    assert!(agentenv_tests::text(&outcome).contains("PR-8"), "{outcome:?}");
     home.assert_idle();
 }
 
