@@ -123,6 +123,12 @@ impl UidAllocator {
     pub fn detect() -> Self {
         let [subuid, subgid] = ["/etc/subuid", "/etc/subgid"].map(|path| fs::read_to_string(path).unwrap_or_default());
         let euid = rustix::process::geteuid().as_raw();
+        let here =
+            ["/proc/self/uid_map", "/proc/self/gid_map"].map(|path| fs::read_to_string(path).unwrap_or_default());
+        if euid == 0 && !here.iter().all(|map| maps(map, FIRST)) {
+            let reason = format!("root of a user namespace that has no id {FIRST}, as in a rootless container");
+            return Self::with_mode(UidMode::Single { reason });
+        }
         if euid == 0 {
             let taken = [&subuid, &subgid].into_iter().flat_map(|text| ranges(text)).map(|(_, range)| range).collect();
             return Self { mode: UidMode::Root, taken };
@@ -220,6 +226,15 @@ fn ordinary_mode(
         (None, _) => UidMode::Single { reason: "this user has no range in /etc/subuid".into() },
         (_, None) => UidMode::Single { reason: "this user has no range in /etc/subgid".into() },
     }
+}
+
+/// Whether an id map of `/proc/PID` has an id of this side.
+fn maps(map: &str, id: u32) -> bool {
+    map.lines().any(|line| {
+        let mut fields = line.split_ascii_whitespace().map(str::parse);
+        let (first, _, count) = (fields.next(), fields.next(), fields.next());
+        matches!((first, count), (Some(Ok(first)), Some(Ok(count))) if Range { first, count }.contains(id))
+    })
 }
 
 /// The `owner:first:count` lines of a subordinate id file.

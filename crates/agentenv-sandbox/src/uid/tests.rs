@@ -46,3 +46,11 @@ fn a_single_uid_says_that_it_is_shared() {
     let allocator = UidAllocator::with_mode(UidMode::Single { reason: "test".into() });
     assert!(allocator.allocate().unwrap().is_shared());
 }
+
+#[test]
+fn root_of_a_container_knows_which_ids_it_has() {
+    assert!(maps("         0          0 4294967295\n", FIRST));
+    assert!(!maps("0 100000 65536\n", FIRST));
+    assert!(!maps("0 1000 1\n1 100000 65536\n", FIRST) && maps("0 1000 1\n1 100000 65536\n", 65_536));
+    assert!(!maps("", FIRST) && !maps("x", FIRST));
+}

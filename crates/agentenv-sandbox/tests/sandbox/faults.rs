@@ -67,7 +67,7 @@ fn fails_cleanly(nth: u32, errno: Errno, network: NetworkKind) -> bool {
 /// In a process of its own, since the limit is the process's.
 fn row_70_without_descriptors_the_supervisor_gets_errors() {
     let exe = std::env::current_exe().unwrap();
-    let output = std::process::Command::new(exe).args([crate::SUPERVISOR, "d-ffffffffffff"]).output().unwrap();
+    let output = std::process::Command::new(exe).args([crate::SUPERVISOR, crate::SHORT]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 

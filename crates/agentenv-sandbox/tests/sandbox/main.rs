@@ -10,23 +10,27 @@ mod lifecycle;
 mod network;
 mod probe;
 mod programs;
+mod services;
 mod support;
 
 use libtest_mimic::{Arguments, Trial};
 
 /// The word that makes this program a supervisor that is going to be killed.
 const SUPERVISOR: &str = "internal-supervisor";
+/// Instead of a marker: that it runs out of descriptors.
+const SHORT: &str = "short-of-descriptors";
 
 fn main() {
     let words: Vec<String> = std::env::args().collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [_, agentenv_sandbox::SPAWNER_COMMAND, marker] => faults::spawner(marker),
-        [_, SUPERVISOR, "d-ffffffffffff"] => faults::short_of_descriptors(),
+        [_, SUPERVISOR, SHORT] => faults::short_of_descriptors(),
         [_, SUPERVISOR, marker] => lifecycle::supervisor(marker),
         [_, probe::COMMAND, ref probe @ ..] => probe::run(probe),
         _ => {}
     }
-    let tests = [attacks::tests(), faults::tests(), lifecycle::tests(), network::tests(), programs::tests()];
+    let tests =
+        [attacks::tests(), faults::tests(), lifecycle::tests(), network::tests(), programs::tests(), services::tests()];
     libtest_mimic::run(&Arguments::from_args(), tests.concat_trials()).exit();
 }
 

@@ -33,7 +33,7 @@ pub struct Output {
 
 impl Host {
     pub fn new() -> Self {
-        Self::marked("d-0123456789ab")
+        Self::marked(&marker())
     }
 
     pub fn marked(marker: &str) -> Self {
@@ -65,6 +65,11 @@ impl Host {
         assert_eq!(output.exit, ExitInfo::Code(0), "{probe:?}: {}{}", output.stdout, output.stderr);
         output.stdout.trim().to_owned()
     }
+}
+
+/// A deploy's id that nobody else has.
+pub fn marker() -> String {
+    agentenv_protocol::DeployId::random().to_string()
 }
 
 pub fn environment() -> Environment {
