@@ -244,7 +244,10 @@ impl Live<'_> {
         }
         self.record.steps[index].result = json!({ "expectations": judged });
         if failed.is_empty() {
-            return Ok(format!("{} of {} expectations hold", expectations.len(), expectations.len()));
+            return Ok(match expectations.len() {
+                1 => "the expectation holds".to_owned(),
+                several => format!("all {several} expectations hold"),
+            });
         }
         let more = failed.len().saturating_sub(NAMED_FAILURES);
         failed.truncate(NAMED_FAILURES);

@@ -101,7 +101,7 @@ async fn a_task_whose_every_check_holds_has_passed() {
     let (ready, closed) = (format!("{id} is ready after 12 ms"), format!("{id} is closed"));
     let signed_in = "ada at shop in browser (read back)";
     let reset = "data 1 ms, browsers 20 ms (browser: cold)";
-    assert_eq!(summaries, [&ready, "shop, tracker", signed_in, "2 of 2 expectations hold", reset, &closed]);
+    assert_eq!(summaries, [&ready, "shop, tracker", signed_in, "all 2 expectations hold", reset, &closed]);
     let text = serde_json::to_string(&record).unwrap();
     assert!(!text.contains("t0ken"), "the agent token is not on record");
     let world = fakes.0.lock().unwrap();
