@@ -20,6 +20,7 @@ use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
+use rustix::process::{Pid, Signal, kill_process};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
@@ -81,9 +82,12 @@ impl ControlClient {
         self.call(Method::POST, "/reset", &()).await
     }
 
-    /// Ends the deploy; returns when nothing is left of it.
+    /// Ends the deploy, one that is starting too; returns when nothing is left of it.
     pub async fn close(&self, request: &CloseRequest) -> Result<(), ControlError> {
-        self.call::<_, serde_json::Value>(Method::POST, "/close", request).await?;
+        match self.terminate_unready() {
+            true => {}
+            false => self.call::<_, serde_json::Value>(Method::POST, "/close", request).await.map(drop)?,
+        }
         // The supervisor ends right after its answer; its lock goes with it.
         let gone = async {
             while matches!(liveness::probe(&self.dir.lock()), Ok(Some(_))) {
@@ -93,6 +97,16 @@ impl ControlClient {
         tokio::time::timeout(END_LIMIT, gone)
             .await
             .map_err(|_| ControlError::infrastructure("the supervisor of the deploy did not end").hint(LOOK))
+    }
+
+    /// Tells a supervisor that is not commanded yet to give up. Whether there was one.
+    fn terminate_unready(&self) -> bool {
+        if self.dir.control_socket().exists() {
+            return false;
+        }
+        let Ok(Some(holder)) = liveness::probe(&self.dir.lock()) else { return false };
+        let pid = i32::try_from(holder).ok().and_then(Pid::from_raw);
+        pid.is_some_and(|pid| kill_process(pid, Signal::TERM).is_ok())
     }
 
     /// Runs a command in a sandbox, relaying standard input and output, and returns its exit code.

@@ -106,6 +106,18 @@ impl ServiceLog {
     }
 }
 
+/// Takes lines of `tracing`, which writes each whole.
+impl io::Write for ServiceLog {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        String::from_utf8_lossy(bytes).lines().for_each(|line| ServiceLog::write(self, line));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -150,7 +150,7 @@ fn over(name: &str, record: &DeployRecord) -> ControlError {
 
 /// `env status`
 pub(crate) async fn status(home: &Home, output: Output, args: &StatusArgs) -> Result<(), ControlError> {
-    let Some(deploy) = &args.deploy else { return list(home, output, args.all) };
+    let Some(deploy) = &args.deploy else { return list(home, output, args.all).await };
     let dir = find(home, deploy)?;
     let record = load(&dir)?;
     if record.is_over() || record.state == DeployState::Starting {
@@ -174,12 +174,18 @@ pub(crate) async fn status(home: &Home, output: Output, args: &StatusArgs) -> Re
     })
 }
 
-fn list(home: &Home, output: Output, all: bool) -> Result<(), ControlError> {
+async fn list(home: &Home, output: Output, all: bool) -> Result<(), ControlError> {
     let entries = fs::read_dir(home.deploys()).into_iter().flatten().flatten();
     let ids = entries.filter_map(|entry| DeployId::parse(entry.file_name().to_str()?).ok());
     let mut records: Vec<DeployRecord> = ids.filter_map(|id| DeployDir::new(home.deploy(&id)).load().ok()).collect();
     records.retain(|record| all || !record.is_over());
     records.sort_by(|a, b| a.created.cmp(&b.created));
+    for record in records.iter_mut().filter(|record| record.state == DeployState::Ready) {
+        // The record says that it got ready; whether all of it still runs only the deploy knows.
+        if let Ok(status) = ControlClient::new(home.deploy(&record.deploy)).status().await {
+            record.state = status.state;
+        }
+    }
     output.result(&records, || {
         if records.is_empty() {
             return "no deploy is running".to_owned();

@@ -168,14 +168,14 @@ fn variables(plan: &Plan) -> BTreeMap<String, String> {
     names.filter_map(|name| Some((name.clone(), std::env::var(&name).ok()?))).collect()
 }
 
-/// Forgets what ended deploys needed of the store; they end without it.
+/// Forgets what ended deploys needed of the store: they end without it, and some never began.
 pub(crate) async fn forget_ended(home: &Home) -> Result<(), ControlError> {
-    let entries = std::fs::read_dir(home.deploys()).into_iter().flatten().flatten();
-    let ids = entries.filter_map(|entry| DeployId::parse(entry.file_name().to_str()?).ok());
-    let ended = ids.filter(|id| DeployDir::new(home.deploy(id)).load().is_ok_and(|record| record.is_over()));
     let store = Store::open(home).await.map_err(store_error)?;
-    for id in ended {
-        store.remove_references(&Holder::Deploy(id)).await.map_err(store_error)?;
+    for id in store.deploys_with_references().await.map_err(store_error)? {
+        let dir = DeployDir::new(home.deploy(&id));
+        if !dir.path().exists() || dir.load().is_ok_and(|record| record.is_over()) {
+            store.remove_references(&Holder::Deploy(id)).await.map_err(store_error)?;
+        }
     }
     Ok(())
 }

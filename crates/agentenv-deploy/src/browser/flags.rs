@@ -47,19 +47,25 @@ const STEADY: [&str; 5] = [
 ];
 
 /// Features by their names in Chromium.
-const FEATURES_OFF: [&str; 8] = [
+pub(super) const FEATURES_OFF: [&str; 9] = [
     // Asks a server about each form.
     "AutofillServerCommunication",
-    // Ask servers about pages, and fetch models.
+    // Asks a server about pages.
     "OptimizationHints",
-    "OptimizationGuideModelDownloading",
-    "OptimizationGuideOnDeviceModel",
-    "CertificateTransparencyComponentUpdater",
     "MediaRouter",
     // Two hidden pages of the address bar, which would be targets of every CDP client and cost 100 ms at start.
     "WebUIOmniboxPopup",
     "WebUIOmniboxAimPopup",
+    // Playwright launches its own browsers without these: contexts that end with their last page, requests that escape its
+    // routes, pages that are painted late.
+    "AvoidCorsURLLoaderRestartOnRedirect",
+    "AvoidUnnecessaryBeforeUnloadCheckSync",
+    "DestroyProfileOnBrowserClose",
+    "PaintHolding",
 ];
+
+/// Without it a picture of a tab behind another one never comes.
+pub(super) const FEATURE_ON: &str = "CDPScreenshotNewSurface";
 
 /// The arguments of one browser.
 pub(super) fn of(spec: &BrowserSpec) -> Vec<String> {
@@ -72,6 +78,7 @@ pub(super) fn of(spec: &BrowserSpec) -> Vec<String> {
         format!("--window-size={width},{height}"),
         format!("--screen-info={{{width}x{height}}}"),
         format!("--disable-features={}", FEATURES_OFF.join(",")),
+        format!("--enable-features={FEATURE_ON}"),
     ];
     match spec.proxy {
         Proxy::Forward(address) => {

@@ -15,7 +15,7 @@ use agentenv_sandbox::{NetworkKind, SandboxSpec, ServiceSpec};
 
 use super::{
     build::Context,
-    service::{FAILED, Recipe, Supervised},
+    service::{Recipe, Supervised},
     sockets::{Sockets, datagrams, listen},
     specs,
 };
@@ -120,8 +120,8 @@ impl BrowserBox {
         self.service().status()
     }
 
-    pub(crate) fn is_failed(&self) -> bool {
-        self.status().state == FAILED
+    pub(crate) fn is_up(&self) -> bool {
+        self.service().is_up()
     }
 
     fn now(&self) -> Running {

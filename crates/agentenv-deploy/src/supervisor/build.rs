@@ -91,7 +91,7 @@ impl Context {
 pub(crate) async fn build(prepared: Prepared, down: &Down) -> Result<Arc<Deploy>, ControlError> {
     let began = Instant::now();
     let Prepared { dir, record, input, spawner, starter } = prepared;
-    let (context, control) = begin(dir, input.trees, input.variables, spawner, starter, down)?;
+    let context = begin(dir, input.trees, input.variables, spawner, starter, down)?;
     let plan = input.plan;
     // Sites and browsers start side by side: neither needs the other yet.
     let pods = try_join_all(plan.websites.iter().map(|website| Pod::start(&context, website.clone())));
@@ -129,7 +129,10 @@ pub(crate) async fn build(prepared: Prepared, down: &Down) -> Result<Arc<Deploy>
     record.info = Some(info.clone());
     context.dir.save(&record).map_err(|error| ControlError::infrastructure(error.to_string()))?;
     let deploy = Arc::new(Deploy::new(context, record, info, pods, boxes, sites, gateway, denied));
-    down.control(tokio::spawn(control::serve(control, Arc::clone(&deploy))));
+    // Last: whoever finds the socket finds a deploy that is ready.
+    let control = control::bind(&deploy.context.dir)
+        .map_err(|error| ControlError::infrastructure(format!("control.sock cannot be made: {error}")))?;
+    tokio::spawn(control::serve(control, Arc::clone(&deploy)));
     Ok(deploy)
 }
 
@@ -141,7 +144,7 @@ async fn first_error<A, B>(
     futures_util::try_join!(a, b)
 }
 
-/// Makes what needs neither sandbox nor site: tokens, authority, control socket.
+/// Makes what needs neither sandbox nor site.
 fn begin(
     dir: DeployDir,
     trees: BTreeMap<String, std::path::PathBuf>,
@@ -149,15 +152,14 @@ fn begin(
     spawner: Spawner,
     starter: Arc<Starter>,
     down: &Down,
-) -> Result<(Context, tokio::net::UnixListener), ControlError> {
+) -> Result<Context, ControlError> {
     let failed = |what: &str, error: &dyn std::fmt::Display| {
         ControlError::infrastructure(format!("{what} cannot be made: {error}"))
     };
     let authority = Authority::new().map_err(|error| failed("the certificate authority", &error))?;
     fs::write(dir.ca(), authority.ca_pem()).map_err(|error| failed("ca.pem", &error))?;
-    let control = control::bind(&dir).map_err(|error| failed("control.sock", &error))?;
     let program = own_program().map_err(|error| failed("the path of this program", &error))?;
-    let context = Context {
+    Ok(Context {
         starter,
         spawner,
         host: Host { trees, program },
@@ -169,8 +171,7 @@ fn begin(
         down: down.clone(),
         uids: UidAllocator::detect(),
         dir,
-    };
-    Ok((context, control))
+    })
 }
 
 /// The names of the deploy, once every card is known.

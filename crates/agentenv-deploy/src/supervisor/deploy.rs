@@ -19,7 +19,7 @@ use agentenv_protocol::{
 };
 use agentenv_sandbox::{Environment, Service, Spawner, process};
 use futures_util::future::{join_all, try_join_all};
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::sync::watch;
 
 use super::{
     Prepared,
@@ -37,6 +37,9 @@ use crate::{DeployDir, DeployRecord, denied::Denied, names};
 const FAREWELL_LIMIT: Duration = Duration::from_secs(1);
 /// How long the kernel may take to end what was killed.
 const GONE_LIMIT: Duration = Duration::from_secs(10);
+
+/// Between two looks whether the deploy's folder is still there.
+const FORGOTTEN_LOOK: Duration = Duration::from_secs(2);
 
 /// A deploy that is ready.
 pub(crate) struct Deploy {
@@ -94,9 +97,9 @@ impl Deploy {
     pub(crate) fn status(&self) -> DeployStatus {
         let mut services: BTreeMap<SandboxName, ServiceStatus> = self.pods.values().flat_map(Pod::status).collect();
         services.extend(self.browsers.values().map(|browser| (browser.name().clone(), browser.status())));
-        let degraded = self.pods.values().any(Pod::is_failed) || self.browsers.values().any(BrowserBox::is_failed);
+        let all_up = self.pods.values().all(Pod::is_up) && self.browsers.values().all(BrowserBox::is_up);
         DeployStatus {
-            state: if degraded { DeployState::Degraded } else { DeployState::Ready },
+            state: if all_up { DeployState::Ready } else { DeployState::Degraded },
             info: self.info(),
             services,
             resets: self.resets.load(Ordering::Relaxed),
@@ -185,8 +188,19 @@ impl Deploy {
             () = self.context.down.wanted() => return Ok(()),
             died = broker => died,
             () = spawner => "the spawner died".to_owned(),
+            () = self.forgotten() => "its folder was removed".to_owned(),
         };
         Err(ControlError::infrastructure(died).hint("the deploy has ended; deploy it again"))
+    }
+}
+
+impl Deploy {
+    /// Resolves when the deploy's record is gone: no command can find the deploy any more, so nothing else would end it.
+    async fn forgotten(&self) {
+        let record = self.context.dir.record();
+        while !matches!(record.try_exists(), Ok(false)) {
+            tokio::time::sleep(FORGOTTEN_LOOK).await;
+        }
     }
 }
 
@@ -220,7 +234,6 @@ struct Parts {
     nets: Vec<BrowserNetHandle>,
     services: Vec<Arc<Supervised>>,
     sandboxes: Vec<Sockets>,
-    control: Option<JoinHandle<()>>,
 }
 
 impl Down {
@@ -259,10 +272,6 @@ impl Down {
         self.parts().sandboxes.push(sockets.clone());
     }
 
-    pub(crate) fn control(&self, task: JoinHandle<()>) {
-        self.parts().control = Some(task);
-    }
-
     /// Asks for the end and waits until nothing is left.
     pub(crate) async fn closed(&self) -> Result<(), ControlError> {
         self.inner.wanted.send_replace(true);
@@ -281,7 +290,7 @@ impl Down {
     /// Takes everything down, in order, and proves that nothing is left.
     pub(crate) async fn all(&self) -> Result<(), ControlError> {
         let parts = std::mem::take(&mut *self.parts());
-        let Parts { gateway, nets, services, sandboxes, control } = parts;
+        let Parts { gateway, nets, services, sandboxes } = parts;
         // Whoever waits in a request is cut: the deploy's data is gone with it.
         drop((gateway, nets));
         join_all(services.iter().map(|service| service.stop())).await;
@@ -297,7 +306,6 @@ impl Down {
         self.forget();
         let left = self.prove().await;
         self.inner.outcome.send_replace(Some(left.clone()));
-        self.parts().control = control;
         left
     }
 

@@ -36,6 +36,7 @@ use tokio::{io::AsyncReadExt as _, net::unix::pipe, signal::unix::SignalKind};
 
 use crate::{
     DeployDir, DeployRecord,
+    logs::ServiceLog,
     start::{StartEvent, SupervisorInput},
 };
 
@@ -79,6 +80,7 @@ pub(crate) struct Prepared {
 
 /// Runs a deploy's supervisor; `dir` is the deploy's folder.
 pub fn supervisor_main(dir: &Path) -> ExitCode {
+    limit_self();
     let folder = DeployDir::new(dir);
     // There is nobody to tell of an error here: the pipes to the starter are what failed.
     let Ok((from, to)) = leave(&folder) else { return ExitCode::FAILURE };
@@ -98,6 +100,21 @@ pub fn supervisor_main(dir: &Path) -> ExitCode {
             starter.end(&StartEvent::Failed(error));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// No core dump, which would hold secrets, here or in a child; as many descriptors as there may be.
+fn limit_self() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
+    umask(rustix::fs::Mode::from_raw_mode(0o077));
+    let descriptors = getrlimit(Resource::Nofile);
+    let limits = [
+        (Resource::Core, Rlimit { current: Some(0), maximum: Some(0) }),
+        (Resource::Nofile, Rlimit { current: descriptors.maximum, maximum: descriptors.maximum }),
+    ];
+    for (resource, limit) in limits {
+        // Lowering, and raising up to the hard limit, is everybody's right.
+        let _ = setrlimit(resource, limit);
     }
 }
 
@@ -138,7 +155,8 @@ fn prepare(
 ) -> Result<(Prepared, DeployLock), ControlError> {
     let filter = tracing_subscriber::EnvFilter::try_from_env("AGENTENV_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,hyper=error"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(false).init();
+    let log = ServiceLog::new(&dir.logs(), "supervisor", Vec::new());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || log.clone()).with_ansi(false).init();
     let lock = DeployLock::acquire(&dir.lock())
         .map_err(|error| ControlError::infrastructure(format!("{} cannot be locked: {error}", dir.lock().display())))?;
     let record = dir.load().map_err(|error| ControlError::infrastructure(error.to_string()))?;

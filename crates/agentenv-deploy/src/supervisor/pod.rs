@@ -17,7 +17,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use super::{
     build::Context,
-    service::{FAILED, Recipe, Supervised},
+    service::{Recipe, Supervised},
     sockets::Sockets,
     specs,
 };
@@ -253,9 +253,9 @@ impl Pod {
         self.services.iter().map(|service| (service.name().clone(), service.status()))
     }
 
-    /// Whether a service is failed for good.
-    pub(crate) fn is_failed(&self) -> bool {
-        self.services.iter().any(|service| service.status().state == FAILED)
+    /// Whether every service is up.
+    pub(crate) fn is_up(&self) -> bool {
+        self.services.iter().all(|service| service.is_up())
     }
 }
 

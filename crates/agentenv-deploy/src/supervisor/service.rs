@@ -73,6 +73,11 @@ impl Supervised {
         self.status.borrow().clone()
     }
 
+    /// Whether it runs, or is being started again.
+    pub(crate) fn is_up(&self) -> bool {
+        self.status.borrow().state == RUNNING
+    }
+
     /// The service as it runs now.
     pub(crate) async fn current(&self) -> Option<Arc<Service>> {
         self.current.lock().await.clone()
@@ -112,8 +117,10 @@ impl Supervised {
 
 /// The state of a service that runs.
 const RUNNING: &str = "running";
+/// The state of a service that was stopped on purpose.
+const STOPPED: &str = "stopped";
 /// The state of a service that is started no more.
-pub(crate) const FAILED: &str = "failed";
+const FAILED: &str = "failed";
 
 fn running(service: &Service, restarts: u32) -> ServiceStatus {
     ServiceStatus { state: RUNNING.to_owned(), pid: Some(service.pid()), restarts, reason: None }
@@ -149,6 +156,7 @@ async fn keep(
             how = wanted(&mut stop) => {
                 end(&service, how).await;
                 *current.lock().await = None;
+                status.send_replace(ServiceStatus { state: STOPPED.to_owned(), pid: None, restarts, reason: None });
                 return;
             }
         };

@@ -4,6 +4,10 @@ use serde_json::json;
 use tokio::net::UdpSocket;
 
 use super::{
+    super::{
+        find_chromium,
+        flags::{FEATURE_ON, FEATURES_OFF},
+    },
     chromium::{LIMIT, Running},
     site::{HOSTS, Internet},
     tabs::evaluate,
@@ -51,6 +55,19 @@ async fn every_policy_is_known_to_the_browser() {
     assert!(wrong.is_empty(), "{wrong:?}");
     assert!(rows.iter().any(|row| row[0] == "CACertificates"), "{rows:?}");
     running.close().await;
+}
+
+#[test]
+fn every_feature_is_known_to_the_browser() {
+    let mut names = FEATURES_OFF.to_vec();
+    names.push(FEATURE_ON);
+    let patterns = names.iter().flat_map(|name| ["-e", name]);
+    let binary = find_chromium().unwrap();
+    let found = std::process::Command::new("grep").args(["-aoF"]).args(patterns).arg(binary).output().unwrap().stdout;
+    let found = String::from_utf8(found).unwrap();
+    for name in names {
+        assert!(found.lines().any(|line| line == name), "{name} is gone");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
