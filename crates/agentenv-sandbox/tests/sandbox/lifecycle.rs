@@ -110,7 +110,8 @@ fn a_closed_sandbox_and_a_shut_spawner_leave_nothing() {
     assert_eq!(all.len(), 7);
     let namespaces = namespaces_of(&all);
     assert!(namespaces.len() >= 2 * 3 + 2 * 5 || rustix::process::geteuid().as_raw() != 0, "{namespaces:?}");
-    let uids = sandboxes.each_ref().map(|sandbox| sandbox.uid().uid());
+    // The claims outlive the sandboxes here, so that no other test takes the uids.
+    let uids = sandboxes.each_ref().map(|sandbox| sandbox.uid().clone());
     drop(services);
     sandboxes.into_iter().for_each(|sandbox| sandbox.close().unwrap());
     host.spawner.shutdown().unwrap();
@@ -120,8 +121,10 @@ fn a_closed_sandbox_and_a_shut_spawner_leave_nothing() {
     assert!(namespaces_of(&everybody).is_disjoint(&namespaces));
     // Nothing runs as their uids, so those are free again.
     if !matches!(host.uids.mode(), UidMode::Single { .. }) {
-        let free = |uid| rustix::process::getpriority_user(rustix::process::Uid::from_raw(uid)).is_err();
-        assert!(uids.into_iter().all(free));
+        let free = |uid: &agentenv_sandbox::Uid| {
+            rustix::process::getpriority_user(rustix::process::Uid::from_raw(uid.uid())).is_err()
+        };
+        assert!(uids.iter().all(free));
     }
 }
 
