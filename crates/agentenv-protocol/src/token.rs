@@ -43,6 +43,13 @@ macro_rules! token {
 
 token!(
     /// Opens the gateway's control routes (GW-2); reaches no site and no agent.
+    ///
+    /// There is no comparison but [`ControlToken::matches`], whose time depends on lengths only (row 18 of the attacks):
+    ///
+    /// ```compile_fail,E0369
+    /// let token = agentenv_protocol::ControlToken::random();
+    /// assert!(token == token.clone());
+    /// ```
     ControlToken
 );
 token!(
