@@ -2,7 +2,7 @@
 
 use std::os::linux::net::SocketAddrExt as _;
 
-use agentenv_sandbox::{ExitInfo, NetworkKind, Service, UidMode};
+use agentenv_sandbox::{ExitInfo, NetworkKind, Service, UidAllocator, UidMode};
 
 use crate::{probe, support::*};
 
@@ -20,6 +20,7 @@ crate::trials![
     row_77_orphans_are_reaped,
     row_85_86_nothing_of_the_host_shows,
     row_87_attacks_on_pid_1_are_harmless,
+    row_87_attacks_on_pid_1_are_harmless_with_a_single_uid,
     row_88_one_sandbox_cannot_exhaust_another,
     row_94_a_frontend_cannot_read_the_servers_settings,
     row_58_secrets_are_in_the_service_alone,
@@ -91,6 +92,12 @@ fn row_46_there_is_no_sys_and_no_cgroup() {
     let expected = "/:\nbin\ndata\ndev\netc\nhome\nlib\nlib64\nprobe\nproc\nsbin\ntmp\nusr\n\n/home:\nagent\n";
     let listed: Vec<_> = output.stdout.lines().filter(|line| !["lib32", "libx32"].contains(line)).collect();
     assert_eq!(listed, expected.lines().collect::<Vec<_>>());
+    // The old root is gone, not only out of sight; and nothing else is mounted.
+    let mounts = host.output(&sandbox, &["cat", "/proc/mounts"]).stdout;
+    let targets: Vec<_> = mounts.lines().map(|line| line.split(' ').nth(1).unwrap()).collect();
+    assert_eq!(targets.iter().filter(|target| **target == "/").count(), 1, "{mounts}");
+    let known = ["/usr", "/etc/", "/dev/", "/proc", "/tmp", "/data", "/home/agent", "/probe", "/lib32", "/libx32"];
+    assert!(targets.iter().all(|target| *target == "/" || known.iter().any(|top| target.starts_with(top))), "{mounts}");
     // Nothing can be added to it either.
     let text =
         host.probe(&sandbox, &["open", "c:/new", "c:/etc/new", "c:/usr/new", "c:/dev/new", "c:/probe", "c:/home/x"]);
@@ -228,7 +235,20 @@ fn row_85_86_nothing_of_the_host_shows() {
 }
 
 fn row_87_attacks_on_pid_1_are_harmless() {
-    let host = Host::new();
+    attack_init(&Host::new());
+}
+
+fn row_87_attacks_on_pid_1_are_harmless_with_a_single_uid() {
+    // Root never shares its uid: it owns what the kernel takes away from the others.
+    if rustix::process::geteuid().is_root() {
+        return;
+    }
+    // There pid 1 never changes its uid, so nothing hides it but itself.
+    let uids = UidAllocator::with_mode(UidMode::Single { reason: "test".into() });
+    attack_init(&Host { uids, ..Host::new() });
+}
+
+fn attack_init(host: &Host) {
     let sandbox = host.create(NetworkKind::Pod);
     let text = host.probe(&sandbox, &["init"]);
     assert!(text.ends_with("alive"), "{text}");

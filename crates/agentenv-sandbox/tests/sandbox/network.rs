@@ -3,7 +3,7 @@
 use std::{
     io::{Read as _, Write as _},
     net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream},
-    os::fd::OwnedFd,
+    os::fd::{AsFd as _, BorrowedFd},
     time::Instant,
 };
 
@@ -28,15 +28,15 @@ fn connect(sandbox: &Sandbox, port: u16) -> TcpStream {
         Ok(()) | Err(rustix::io::Errno::INPROGRESS) => {}
         Err(error) => panic!("connect: {error}"),
     }
-    wait(&socket, PollFlags::OUT);
+    wait(socket.as_fd(), PollFlags::OUT);
     rustix::net::sockopt::socket_error(&socket).unwrap().unwrap();
     let stream = TcpStream::from(socket);
     stream.set_nonblocking(false).unwrap();
     stream
 }
 
-fn wait(fd: &OwnedFd, events: PollFlags) {
-    let ready = poll(&mut [PollFd::new(fd, events)], Some(&Timespec { tv_sec: 30, tv_nsec: 0 })).unwrap();
+fn wait(fd: BorrowedFd<'_>, events: PollFlags) {
+    let ready = poll(&mut [PollFd::new(&fd, events)], Some(&Timespec { tv_sec: 30, tv_nsec: 0 })).unwrap();
     assert_eq!(ready, 1);
 }
 
@@ -74,6 +74,7 @@ fn a_wildcard_listener_answers_for_every_name_of_a_browser() {
     for address in ["198.18.0.1", "198.18.77.3", "198.19.255.254"] {
         let target = format!("{address}:443");
         let service = host.start(&sandbox, &spec(&sandbox, &[PROBE, probe::COMMAND, "connect", &target]));
+        wait(listener.as_fd(), PollFlags::IN);
         let (mut stream, _) = listener.accept().unwrap();
         assert_eq!(stream.local_addr().unwrap().to_string(), target);
         let mut text = String::new();
