@@ -14,6 +14,10 @@ use agentenv_sandbox::{liveness, process};
 
 use crate::{DeployDir, RecordError, names};
 
+/// What the name of a deploy's folder begins with while it is made.
+pub(crate) const MAKING_PREFIX: &str = ".";
+/// A folder that was being made this long ago was left by a starter that died: making one takes milliseconds.
+const MAKING_LIMIT: Duration = Duration::from_secs(60);
 /// Held by whoever starts a deploy, until its supervisor holds `lock`.
 pub(crate) const STARTER_LOCK: &str = "starter.lock";
 /// How long the kernel may take to end what was killed: namespaces with many processes take a while.
@@ -31,6 +35,7 @@ pub struct Reaped {
 /// Finds every dead deploy of the home and removes what it left. Called at the start of each command, before this process holds
 /// any lock of a deploy.
 pub fn reap(home: &Home) -> Vec<Reaped> {
+    sweep_half_made(home);
     let Ok(entries) = fs::read_dir(home.deploys()) else { return Vec::new() };
     let ids = entries.flatten().filter_map(|entry| DeployId::parse(entry.file_name().to_str()?).ok());
     let dead = ids.filter(|id| is_dead(&DeployDir::new(home.deploy(id))));
@@ -39,14 +44,33 @@ pub fn reap(home: &Home) -> Vec<Reaped> {
     dead.map(|id| reap_one(home, &id, &error)).collect()
 }
 
+/// Removes folders that starters left before they were a deploy's.
+fn sweep_half_made(home: &Home) {
+    for entry in fs::read_dir(home.deploys()).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let half_made =
+            name.to_str().and_then(|name| name.strip_prefix(MAKING_PREFIX)).and_then(|id| DeployId::parse(id).ok());
+        let made = entry.metadata().and_then(|metadata| metadata.modified());
+        let is_old = made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > MAKING_LIMIT));
+        if half_made.is_some()
+            && is_old
+            && !is_held(&entry.path().join(STARTER_LOCK))
+            && let Err(error) = fs::remove_dir_all(entry.path())
+        {
+            tracing::debug!(%error, path = %entry.path().display(), "a half-made folder cannot be removed");
+        }
+    }
+}
+
 /// Whether the deploy should be running and is not.
 fn is_dead(dir: &DeployDir) -> bool {
+    // The starter lets go of its lock once the supervisor holds the other: asked in this order, one of them is held.
+    let is_free = || !is_held(&dir.path().join(STARTER_LOCK)) && !is_held(&dir.lock());
     match dir.load() {
-        Ok(record) => !record.is_over() && !is_held(&dir.lock()) && !is_held(&dir.path().join(STARTER_LOCK)),
+        Ok(record) => !record.is_over() && is_free(),
         // Written by a newer program: its own to judge.
         Err(RecordError::Newer { .. }) => false,
-        // No record yet: a starter is between making the folder and writing it, or died there.
-        Err(_) => !is_held(&dir.lock()) && !is_held(&dir.path().join(STARTER_LOCK)) && dir.path().exists(),
+        Err(_) => is_free() && dir.path().exists(),
     }
 }
 

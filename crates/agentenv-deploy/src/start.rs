@@ -104,8 +104,11 @@ impl Starting {
     fn new(home: &Home, dir: &DeployDir, request: &StartRequest) -> Result<Self, ControlError> {
         let io = |error: io::Error| storage(dir, &error);
         DirBuilder::new().recursive(true).mode(0o700).create(home.deploys()).map_err(io)?;
-        DirBuilder::new().mode(0o700).create(dir.path()).map_err(io)?;
-        let lock = DeployLock::acquire(&dir.path().join(reaper::STARTER_LOCK)).map_err(|error| {
+        // It appears at its place with its lock held and its record written: a folder without them is a dead deploy's, and
+        // another command's reaper would remove it.
+        let making = DeployDir::new(home.deploys().join(format!("{}{}", reaper::MAKING_PREFIX, request.id)));
+        DirBuilder::new().mode(0o700).create(making.path()).map_err(io)?;
+        let lock = DeployLock::acquire(&making.path().join(reaper::STARTER_LOCK)).map_err(|error| {
             ControlError::infrastructure(format!("the lock of {} cannot be taken: {error}", dir.path().display()))
         })?;
         let plan = &request.plan;
@@ -116,7 +119,13 @@ impl Starting {
             plan.versions.clone(),
             plan.websites.iter().any(|website| website.live),
         );
-        dir.save(&record).map_err(|error| storage(dir, &error))?;
+        let made = making.save(&record).map_err(|error| storage(dir, &error));
+        let made = made.and_then(|()| fs::rename(making.path(), dir.path()).map_err(io));
+        if let Err(error) = made {
+            // On a full disk even this may fail; the reaper tries again later.
+            let _ = fs::remove_dir_all(making.path());
+            return Err(error);
+        }
         if let Some(name) = &request.name {
             take_name(home, dir, name, &record)?;
         }
