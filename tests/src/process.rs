@@ -49,6 +49,15 @@ impl Process {
         self.signal(Signal::KILL);
     }
 
+    /// Kills it, and waits until its parent has reaped it: then every lock and descriptor of its threads is free too.
+    #[track_caller]
+    pub fn kill_and_wait(&self) {
+        self.kill();
+        crate::eventually("the killed process is gone", crate::PATIENCE, || {
+            Self::of(self.pid).is_none_or(|now| now.start != self.start).then_some(())
+        });
+    }
+
     /// Sends it a signal, and nobody else.
     pub fn signal(&self, signal: Signal) {
         let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else { return };

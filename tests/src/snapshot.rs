@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     fs,
+    os::unix::fs::MetadataExt,
     path::Path,
     time::{Duration, Instant},
 };
@@ -84,6 +85,11 @@ fn is_ours(process: &Process, own: &[String]) -> bool {
     elsewhere || runs_it || process.arguments().contains("internal-s") || uid(process) >= FIRST_SANDBOX_UID
 }
 
+/// Whether a file of this owner may have been made by a deploy of ours.
+fn may_be_ours(uid: u32) -> bool {
+    uid == rustix::process::geteuid().as_raw() || uid >= FIRST_SANDBOX_UID
+}
+
 /// Ordinary users and services are below.
 const FIRST_SANDBOX_UID: u32 = 100_000;
 
@@ -102,6 +108,9 @@ fn list(folder: &Path, kind: &str, depth: usize, things: &mut BTreeSet<String>) 
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if kind == "file" && entry.metadata().is_ok_and(|data| !may_be_ours(data.uid())) {
+            continue;
+        }
         if kind != "cgroup" || is_folder {
             things.insert(format!("{kind} {}", path.display()));
         }

@@ -53,7 +53,7 @@ fn killed_at(home: &Home, env: &str, steps: impl Iterator<Item = usize>) -> usiz
         // The first lines come before there is a supervisor.
         eventually("the deploy has begun, or ended", PATIENCE, || {
             let ended = child.try_wait().expect("a child").is_some();
-            supervisor(home).map(|supervisor| supervisor.kill()).or(ended.then_some(()))
+            supervisor(home).map(|supervisor| supervisor.kill_and_wait()).or(ended.then_some(()))
         });
         eventually("the command ends", Duration::from_secs(60), || child.try_wait().expect("a child"));
         home.run(&["env", "list"]).ok();
@@ -128,7 +128,7 @@ fn dies_with(home: &Home, choose: impl Fn(&Deploy<'_>) -> Process) {
     let before = Snapshot::take();
     let deploy = home.deploy("desk");
     let processes = deploy.processes();
-    choose(&deploy).kill();
+    choose(&deploy).kill_and_wait();
     let id = deploy.id().to_owned();
     eventually("the deploy is over", PATIENCE, || {
         // One that is ending may break off its answer.
@@ -203,7 +203,7 @@ fn row_68_killed_during_teardown_and_reset_the_next_command_finishes() {
                 .expect("the program starts");
             // Not a wait for anything: the moment of the kill is the test's input.
             std::thread::park_timeout(Duration::from_millis(wait_ms));
-            supervisor.kill();
+            supervisor.kill_and_wait();
             eventually("the command ends", Duration::from_secs(60), || child.try_wait().expect("a child"));
             deploy.gone(&processes);
             home.assert_idle();
@@ -228,7 +228,7 @@ fn row_76_somebody_elses_processes_and_namespaces_are_never_touched() {
         Command::new("sleep").arg("1000").env("AGENTENV_HOME", home.path()).spawn().expect("starts"),
     ];
     let processes = deploy.processes();
-    deploy.supervisor().kill();
+    deploy.supervisor().kill_and_wait();
     deploy.gone(&processes);
     home.run(&["env", "gc"]).ok();
     for other in &mut others {

@@ -137,8 +137,7 @@ fn row_75_a_stale_lock_and_a_reused_pid_are_recovered_from() {
     let home = pods(&[PySite::new("alpha")]);
     let deploy = home.deploy_with("pods", &["--name", "again"]);
     let processes = deploy.processes();
-    deploy.supervisor().kill();
-    eventually("the supervisor is dead", PATIENCE, || (!processes[0].is_alive()).then_some(()));
+    deploy.supervisor().kill_and_wait();
     // Its files say that it runs: the record, the lock's file, the socket, the name.
     assert!(deploy.folder().join("lock").exists());
     let next = home.deploy_with("pods", &["--name", "again"]);
