@@ -104,7 +104,7 @@ impl Spawner {
             births: rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?,
             service: filters(SeccompProfile::Service)?,
             browser: filters(SeccompProfile::Browser)?,
-            broker: Filters::of_broker().map_err(|_| Errno::INVAL)?,
+            broker: Filters::of_broker(),
             children: HashMap::new(),
             expected: HashMap::new(),
             next_token: 0,
