@@ -60,10 +60,13 @@ pub(crate) async fn begin(pool: &SqlitePool) -> sqlx::Result<Transaction<'static
 pub(crate) fn error_at(path: &Path, source: sqlx::Error) -> StoreError {
     /// SQLITE_FULL; extended codes keep it in the low byte.
     const FULL: u32 = 13;
+    /// SQLITE_IOERR_SHMSIZE: the file beside the database cannot grow, which is how a disk that is full to the last page shows.
+    const SHM_SIZE: u32 = 4874;
     let full = match &source {
-        sqlx::Error::Database(error) => {
-            error.code().and_then(|code| code.parse::<u32>().ok()).is_some_and(|code| code & 0xff == FULL)
-        }
+        sqlx::Error::Database(error) => error
+            .code()
+            .and_then(|code| code.parse::<u32>().ok())
+            .is_some_and(|code| code & 0xff == FULL || code == SHM_SIZE),
         sqlx::Error::Io(error) => crate::error::is_full(error),
         _ => false,
     };
