@@ -21,6 +21,7 @@ use agentenv_protocol::{
 };
 use agentenv_sandbox::{SandboxError, SandboxSpec, Spawner, Uid, UidAllocator};
 use futures_util::future::{join, try_join_all};
+use tokio::sync::OnceCell;
 
 use super::{
     Prepared, Starter,
@@ -34,7 +35,7 @@ use super::{
     sockets::Sockets,
     specs::Host,
 };
-use crate::{DeployDir, browser::font_cache, denied::Denied};
+use crate::{DeployDir, denied::Denied};
 
 /// Runs browsers without the forward port, so that they use names and addresses as other programs do: for the project's own
 /// tests of the placed sockets.
@@ -48,8 +49,7 @@ pub(crate) struct Context {
     pub(crate) host: Host,
     pub(crate) variables: BTreeMap<String, String>,
     pub(crate) dialer: Arc<Dialer>,
-    pub(crate) authority: Arc<Authority>,
-    pub(crate) fonts: Vec<(String, Vec<u8>)>,
+    authority: OnceCell<Arc<Authority>>,
     pub(crate) browser_proxy: bool,
     pub(crate) down: Down,
     uids: UidAllocator,
@@ -59,6 +59,23 @@ impl Context {
     /// Claims a uid for a sandbox.
     pub(crate) fn uid(&self) -> Result<Uid, ControlError> {
         self.uids.allocate().map_err(|error| self.sandbox_error(&error))
+    }
+
+    /// The deploy's certificate authority, whose certificate is in its folder by then. Made by whoever asks first: the first
+    /// key of a process takes the crypto library long, and no website needs it.
+    pub(crate) async fn authority(&self) -> Result<&Arc<Authority>, ControlError> {
+        let failed = |what: &str, error: &dyn std::fmt::Display| {
+            ControlError::infrastructure(format!("{what} cannot be made: {error}"))
+        };
+        let make = || async {
+            let made = tokio::task::spawn_blocking(Authority::new).await;
+            let authority = made
+                .map_err(|error| failed("the certificate authority", &error))?
+                .map_err(|error| failed("the certificate authority", &error))?;
+            fs::write(self.dir.ca(), authority.ca_pem()).map_err(|error| failed("ca.pem", &error))?;
+            Ok(Arc::new(authority))
+        };
+        self.authority.get_or_try_init(make).await
     }
 
     /// Makes a sandbox, off the runtime's own threads.
@@ -96,7 +113,7 @@ pub(crate) async fn build(prepared: Prepared, down: &Down) -> Result<Arc<Deploy>
     // Sites and browsers start side by side: neither needs the other yet.
     let pods = try_join_all(plan.websites.iter().map(|website| Pod::start(&context, website.clone())));
     let browsers = try_join_all(plan.browsers.iter().map(|browser| BrowserBox::start(&context, browser.clone())));
-    let (pods, browsers) = first_error(pods, browsers).await?;
+    let (authority, pods, browsers) = futures_util::try_join!(context.authority(), pods, browsers)?;
     let names = Names::new(&pods)?;
     names.check_tabs(&browsers)?;
     let sites = names.sites(&context, &pods);
@@ -107,7 +124,7 @@ pub(crate) async fn build(prepared: Prepared, down: &Down) -> Result<Arc<Deploy>
             sandbox: browser.name().clone(),
             table: Arc::clone(&names.table),
             book: Arc::clone(&names.book),
-            authority: Arc::clone(&context.authority),
+            authority: Arc::clone(authority),
             sites: Arc::clone(&sites),
             denied: Arc::clone(&denied) as _,
         };
@@ -116,7 +133,7 @@ pub(crate) async fn build(prepared: Prepared, down: &Down) -> Result<Arc<Deploy>
     }
     let gateway = names.gateway(&context, &pods, &boxes, Arc::clone(&sites))?;
     let (probed, tabs) = join(
-        probe::all(&context, &pods, &boxes, &names.first_names()),
+        probe::browsers(&context, &boxes, &names.first_names()),
         try_join_all(boxes.iter().map(BrowserBox::open_tabs)),
     )
     .await;
@@ -126,6 +143,7 @@ pub(crate) async fn build(prepared: Prepared, down: &Down) -> Result<Arc<Deploy>
     let mut record = record;
     let info = info(&record, &plan.warnings, &context, &names, &pods, &boxes, &gateway, began);
     record.state = DeployState::Ready;
+    record.single_uid = matches!(context.uids.mode(), agentenv_sandbox::UidMode::Single { .. });
     record.info = Some(info.clone());
     context.dir.save(&record).map_err(|error| ControlError::infrastructure(error.to_string()))?;
     let deploy = Arc::new(Deploy::new(context, record, info, pods, boxes, sites, gateway, denied));
@@ -134,14 +152,6 @@ pub(crate) async fn build(prepared: Prepared, down: &Down) -> Result<Arc<Deploy>
         .map_err(|error| ControlError::infrastructure(format!("control.sock cannot be made: {error}")))?;
     tokio::spawn(control::serve(control, Arc::clone(&deploy)));
     Ok(deploy)
-}
-
-/// The end of whichever fails first: what the other would have become is not waited for.
-async fn first_error<A, B>(
-    a: impl Future<Output = Result<A, ControlError>>,
-    b: impl Future<Output = Result<B, ControlError>>,
-) -> Result<(A, B), ControlError> {
-    futures_util::try_join!(a, b)
 }
 
 /// Makes what needs neither sandbox nor site.
@@ -153,12 +163,9 @@ fn begin(
     starter: Arc<Starter>,
     down: &Down,
 ) -> Result<Context, ControlError> {
-    let failed = |what: &str, error: &dyn std::fmt::Display| {
-        ControlError::infrastructure(format!("{what} cannot be made: {error}"))
-    };
-    let authority = Authority::new().map_err(|error| failed("the certificate authority", &error))?;
-    fs::write(dir.ca(), authority.ca_pem()).map_err(|error| failed("ca.pem", &error))?;
-    let program = own_program().map_err(|error| failed("the path of this program", &error))?;
+    let program = own_program().map_err(|error| {
+        ControlError::infrastructure(format!("the path of this program cannot be read: {error}"))
+    })?;
     Ok(Context {
         starter,
         spawner,
@@ -166,8 +173,7 @@ fn begin(
         browser_proxy: std::env::var_os(NO_PROXY_VARIABLE).is_none(),
         variables,
         dialer: Arc::clone(&down.dialer),
-        authority: Arc::new(authority),
-        fonts: font_cache(),
+        authority: OnceCell::new(),
         down: down.clone(),
         uids: UidAllocator::detect(),
         dir,
