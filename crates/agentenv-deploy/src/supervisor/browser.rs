@@ -20,7 +20,7 @@ use super::{
     specs,
 };
 use crate::{
-    browser::{Browser, BrowserError, BrowserSpec, Proxy, Viewport, chromium, find_chromium},
+    browser::{Browser, BrowserError, BrowserSpec, Proxy, Viewport, chromium, find_chromium, font_cache},
     logs::ServiceLog,
     sandbox_net::{DEVTOOLS, DNS, FORWARD_PORT, HTTP, TLS},
 };
@@ -57,7 +57,8 @@ impl BrowserBox {
         let sockets = context.create(spec).await?;
         let placed =
             place(&sockets).map_err(|error| ControlError::infrastructure(format!("browser `{name}`: {error}")))?;
-        let (spec, variables) = launch(context, &plan, &name).map_err(|error| browser_error(&error, &[]))?;
+        let ca_pem = context.authority().await?.ca_pem();
+        let (spec, variables) = launch(context, &plan, &name, ca_pem).map_err(|error| browser_error(&error, &[]))?;
         let upstream = Upstream::DevTools { browser: plan.name.clone() };
         context.dialer.add(upstream, sockets.clone(), DEVTOOLS);
         let now = run(context, &plan.name, &spec, &variables, &sockets).await?;
@@ -145,15 +146,16 @@ fn launch(
     context: &Context,
     plan: &PlannedBrowser,
     name: &SandboxName,
+    ca_pem: &str,
 ) -> Result<(ServiceSpec, specs::Variables), BrowserError> {
     let viewport = Viewport { width: plan.viewport.width, height: plan.viewport.height };
     let mut spec = BrowserSpec::forward(FORWARD_PORT, viewport);
     if !context.browser_proxy {
         spec.proxy = Proxy::None;
     }
-    let launch = chromium(&find_chromium()?, &spec, context.authority.ca_pem(), &context.fonts)?;
+    let launch = chromium(&find_chromium()?, &spec, ca_pem, &font_cache())?;
     let variables = launch.environment.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
-    Ok((specs::browser(name, &launch, context.authority.ca_pem()), variables))
+    Ok((specs::browser(name, &launch, ca_pem), variables))
 }
 
 async fn run(

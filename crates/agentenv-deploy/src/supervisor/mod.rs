@@ -31,7 +31,7 @@ use std::{
 };
 
 use agentenv_protocol::control::{ControlError, DeployState};
-use agentenv_sandbox::{Spawner, liveness::DeployLock};
+use agentenv_sandbox::{Spawner, liveness::DeployLock, process};
 use tokio::{io::AsyncReadExt as _, net::unix::pipe, signal::unix::SignalKind};
 
 use crate::{
@@ -105,17 +105,11 @@ pub fn supervisor_main(dir: &Path) -> ExitCode {
 
 /// No core dump, which would hold secrets, here or in a child; as many descriptors as there may be.
 fn limit_self() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
+    use rustix::process::{Resource, Rlimit, setrlimit, umask};
     umask(rustix::fs::Mode::from_raw_mode(0o077));
-    let descriptors = getrlimit(Resource::Nofile);
-    let limits = [
-        (Resource::Core, Rlimit { current: Some(0), maximum: Some(0) }),
-        (Resource::Nofile, Rlimit { current: descriptors.maximum, maximum: descriptors.maximum }),
-    ];
-    for (resource, limit) in limits {
-        // Lowering, and raising up to the hard limit, is everybody's right.
-        let _ = setrlimit(resource, limit);
-    }
+    // Lowering, and raising up to the hard limit, is everybody's right.
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+    let _ = process::raise_descriptor_limit();
 }
 
 /// What the processes of a deploy carry, so that the reaper finds them: its id.

@@ -17,6 +17,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use super::{
     build::Context,
+    probe,
     service::{Recipe, Supervised},
     sockets::Sockets,
     specs,
@@ -26,7 +27,7 @@ use crate::logs::ServiceLog;
 /// The first wait between two looks whether a port accepts or a site is ready; doubled up to [`POLL_LONGEST`].
 const POLL_SHORTEST: Duration = Duration::from_millis(1);
 /// See [`POLL_SHORTEST`].
-const POLL_LONGEST: Duration = Duration::from_millis(20);
+const POLL_LONGEST: Duration = Duration::from_millis(4);
 
 /// A website that runs.
 pub(crate) struct Pod {
@@ -56,14 +57,25 @@ impl Pod {
             SiteClient::new(Arc::clone(&context.dialer) as _, website.name.clone(), key.clone(), Limits::default());
         let settings = resolve_settings(&website, &|name| context.variables.get(name).cloned())
             .map_err(|problems| ControlError::new(problems.exit(), problems.to_string()))?;
-        let mut pod = Self { domains: Vec::new(), key, client, sockets, services: Vec::new(), website };
-        for service in pod.website.services.clone() {
-            pod.start_service(context, &service, &settings, deadline).await?;
-        }
-        pod.wait_ready(deadline).await?;
-        pod.domains = pod.check_card().await?;
+        let pod = Self { domains: Vec::new(), key, client, sockets: sockets.clone(), services: Vec::new(), website: website.clone() };
+        let services = pod.start_services(context, &settings, deadline);
+        let (pod, ()) = futures_util::try_join!(services, probe::pod(context, &website, &sockets))?;
         context.starter.progress(format!("{} is ready after {} ms", pod.website.name, began.elapsed().as_millis()));
         Ok(pod)
+    }
+
+    async fn start_services(
+        mut self,
+        context: &Context,
+        settings: &SecretString,
+        deadline: Instant,
+    ) -> Result<Self, ControlError> {
+        for service in self.website.services.clone() {
+            self.start_service(context, &service, settings, deadline).await?;
+        }
+        self.wait_ready(deadline).await?;
+        self.domains = self.check_card().await?;
+        Ok(self)
     }
 
     async fn start_service(

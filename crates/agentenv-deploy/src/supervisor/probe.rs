@@ -1,7 +1,8 @@
-//! Probes every sandbox of a deploy that is about to be ready (NET-6).
+//! Probes every sandbox of a deploy before it is ready (NET-6).
 
 use std::time::Duration;
 
+use agentenv_model::PlannedWebsite;
 use agentenv_protocol::control::ControlError;
 use agentenv_sandbox::{Environment, ServiceSpec};
 use futures_util::future::try_join_all;
@@ -10,7 +11,6 @@ use tokio::{io::AsyncReadExt as _, net::unix::pipe};
 use super::{
     browser::BrowserBox,
     build::Context,
-    pod::Pod,
     service::{described, ended, exit_code},
     sockets::Sockets,
     specs,
@@ -21,22 +21,20 @@ const PROBE_LIMIT: Duration = Duration::from_secs(30);
 /// What a probe may say.
 const REPORT_LIMIT: u64 = 64 << 10;
 
-/// Probes all; the deploy is refused if anything gets out of one.
-pub(crate) async fn all(
-    context: &Context,
-    pods: &[Pod],
-    browsers: &[BrowserBox],
-    names: &[String],
-) -> Result<(), ControlError> {
-    let pods = pods.iter().map(|pod| async {
-        // The services of a pod share its network; the first stands for all.
-        let Some(service) = pod.website.services.first() else { return Ok(()) };
-        let spec = specs::service(&pod.website, service, &context.host)
-            .map_err(|error| ControlError::infrastructure(error.to_string()))?;
-        one(context, &pod.sockets, &spec, &[]).await
-    });
-    let browsers = browsers.iter().map(|browser| one(context, browser.sockets(), browser.spec(), names));
-    futures_util::try_join!(try_join_all(pods), try_join_all(browsers)).map(drop)
+/// Probes a website's pod; the deploy is refused if anything gets out of it. Its network is complete when it is made, so this
+/// goes on beside the start of its services.
+pub(crate) async fn pod(context: &Context, website: &PlannedWebsite, sockets: &Sockets) -> Result<(), ControlError> {
+    // The services of a pod share its network; the first stands for all.
+    let Some(service) = website.services.first() else { return Ok(()) };
+    // A service that cannot be planned is told of by its start.
+    let Ok(spec) = specs::service(website, service, &context.host) else { return Ok(()) };
+    one(context, sockets, &spec, &[]).await
+}
+
+/// Probes the browsers' sandboxes, whose placed sockets are served by now.
+pub(crate) async fn browsers(context: &Context, browsers: &[BrowserBox], names: &[String]) -> Result<(), ControlError> {
+    let probes = browsers.iter().map(|browser| one(context, browser.sockets(), browser.spec(), names));
+    try_join_all(probes).await.map(drop)
 }
 
 async fn one(context: &Context, sockets: &Sockets, like: &ServiceSpec, names: &[String]) -> Result<(), ControlError> {
