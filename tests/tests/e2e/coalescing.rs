@@ -59,6 +59,28 @@ result(seen)",
     assert_eq!(seen, serde_json::json!(expected));
 }
 
+/// The deploy's own browser, navigated by an agent, with the forward port left out.
+#[test]
+fn row_91_http2_coalescing_nor_in_a_deploys_own_browser_without_a_proxy() {
+    let home = hub_and_gist().with("AGENTENV_TEST_BROWSER_NO_PROXY", "1");
+    let deploy = home.deploy("desk");
+    let processes = deploy.processes();
+    let without = processes.iter().any(|process| process.arguments().contains("--no-proxy-server"));
+    assert!(without, "Chromium has no proxy: {processes:?}");
+    let seen = playwright(
+        &deploy,
+        r#"
+seen = []
+for host in ('git.hub.test', 'gist.hub.test', 'api.hub.test', 'gist.hub.test'):
+    page.goto(f'https://{host}/')
+    protocol = page.evaluate("performance.getEntriesByType('navigation')[0].nextHopProtocol")
+    seen.append(f'{protocol}: ' + page.inner_text('h1'))
+result(seen)"#,
+    );
+    let sites = ["hub at git.hub.test", "gist at gist.hub.test", "hub at api.hub.test", "gist at gist.hub.test"];
+    assert_eq!(seen, serde_json::json!(sites.map(|site| format!("h2: {site}"))));
+}
+
 /// What keeps Chromium from coalescing, each by itself: an address per name, and one name per certificate.
 #[test]
 fn row_91_every_name_has_its_address_and_its_certificate() {

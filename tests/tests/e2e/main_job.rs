@@ -1,8 +1,12 @@
 //! The main job, on real input: the task that buys in the shop and reports to the tracker. Runs alone.
 
-use std::{path::PathBuf, process::Command, time::Duration};
+use std::{
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
 
-use agentenv_tests::{Home, Outcome, PATIENCE, Snapshot, clone_root, eventually, run_within, target};
+use agentenv_tests::{Home, Outcome, PATIENCE, Process, Snapshot, clone_root, eventually, run_within, target};
 use serde_json::Value;
 
 const TASK: &str = "tasks/buy-and-report.toml";
@@ -57,22 +61,44 @@ fn assert_no_control_token(home: &Home, record: &Value) {
     assert!(!record.to_string().contains("control.token"), "{record}");
 }
 
-#[test]
-fn the_record_is_readable_while_the_run_goes_on_and_after_a_kill() {
-    let home = Home::new();
-    let before = Snapshot::take();
+/// Starts the task, and waits until its deploy is on record.
+fn started(home: &Home) -> (Child, String) {
     let task = clone_root().join(TASK).display().to_string();
-    let mut child = with_playwright(&home, &["task", "run", &task])
-        .stdin(std::process::Stdio::null())
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::null())
+    let child = with_playwright(home, &["task", "run", &task])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
         .spawn()
         .expect("the program starts");
-    let run = eventually("the run is on record", PATIENCE, || only_run(&home));
+    let run = eventually("the run is on record", PATIENCE, || only_run(home));
     eventually("its deploy is on record", Duration::from_secs(60), || {
         let outcome = home.run(&["run", "show", &run, "--json"]);
         (outcome.code == 0 && outcome.stdout.contains("\"d-")).then_some(())
     });
+    (child, run)
+}
+
+#[test]
+fn interrupted_by_control_c_the_run_closes_what_it_deployed() {
+    let home = Home::new();
+    let before = Snapshot::take();
+    let (mut child, run) = started(&home);
+    Process::of(child.id()).expect("it runs").signal(rustix::process::Signal::INT);
+    let status = eventually("the run ends", Duration::from_secs(60), || child.try_wait().expect("a child"));
+    assert!(!status.success(), "an interrupted run is not a success");
+    // No further command was needed.
+    home.assert_idle();
+    before.assert_nothing_left(&home);
+    let record = home.run(&["run", "show", &run, "--json"]).json();
+    assert_eq!(record["state"], "done", "{record:#}");
+    assert_ne!(record["outcome"], "passed", "{record:#}");
+}
+
+#[test]
+fn the_record_is_readable_while_the_run_goes_on_and_after_a_kill() {
+    let home = Home::new();
+    let before = Snapshot::take();
+    let (mut child, run) = started(&home);
     child.kill().expect("a child can be killed");
     child.wait().expect("a child");
     home.run(&["env", "list"]).ok();
