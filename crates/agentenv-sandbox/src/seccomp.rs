@@ -108,6 +108,9 @@ fn conditions(profile: SeccompProfile) -> Result<Rules, FilterError> {
     // Typing into a terminal of somebody else's.
     let terminal = [libc::TIOCSTI, libc::TIOCLINUX].map(|request| int(1, Ne, request as libc::c_int));
     allow(libc::SYS_ioctl, vec![terminal.into_iter().collect::<Result<_, _>>()?])?;
+    for call in [libc::SYS_setsockopt, libc::SYS_getsockopt] {
+        allow(call, options()?)?;
+    }
     // Without a capability `prlimit` works on any process of the same uid, pid 1 included.
     allow(libc::SYS_prlimit64, vec![vec![int(0, Eq, 0)?]])?;
     let personalities = [0, 8, 0x0002_0000, 0x0002_0008, -1].map(|persona| Ok(vec![int(0, Eq, persona)?]));
@@ -143,6 +146,22 @@ fn sockets() -> Result<Vec<Vec<SeccompCondition>>, FilterError> {
         alternatives.push(vec![int(0, Eq, libc::AF_NETLINK)?, int(2, Eq, protocol)?]);
     }
     Ok(alternatives)
+}
+
+/// Options of any socket but those by which netfilter takes whole tables of rules: root of a nested network namespace,
+/// as a browser's process may become, is let near them, and their parsers have been a way into the kernel.
+fn options() -> Result<Vec<Vec<SeccompCondition>>, FilterError> {
+    use SeccompCmpOp::{Eq, Lt, Ne};
+    /// `IPT_BASE_CTL`; every option of IPv4 itself has a lower number.
+    const NETFILTER: libc::c_int = 64;
+    /// `IP6T_SO_SET_REPLACE` and `IP6T_SO_GET_INFO`, the other of each pair after it; then options of IPv6 itself follow.
+    const NETFILTER6: libc::c_int = 64;
+    let option = |op, value| int(2, op, value);
+    Ok(vec![
+        vec![int(1, Ne, libc::SOL_IP)?, int(1, Ne, libc::SOL_IPV6)?],
+        vec![int(1, Eq, libc::SOL_IP)?, option(Lt, NETFILTER)?],
+        vec![int(1, Eq, libc::SOL_IPV6)?, option(Ne, NETFILTER6)?, option(Ne, NETFILTER6 + 1)?],
+    ])
 }
 
 #[cfg(test)]
