@@ -98,7 +98,7 @@ pub enum ProcessRole {
 }
 
 /// Finds the processes of ours that the spawner with this marker started, and itself. Services are not among them: they
-/// end with their pid 1.
+/// end with their pid 1. A command line can be forged: what we may not signal is another user's, and nothing of ours.
 ///
 /// # Errors
 /// `/proc` can't be read.
@@ -112,6 +112,9 @@ pub fn find_processes_of(marker: &str) -> io::Result<Vec<(ProcessId, ProcessRole
         if words.next() != Some(SPAWNER_COMMAND.as_bytes()) || words.next() != Some(marker.as_bytes()) {
             continue;
         }
+        if is_anothers(pid) {
+            continue;
+        }
         let role = match fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim() {
             "ae-spawner" => ProcessRole::Spawner,
             "ae-broker" => ProcessRole::Broker,
@@ -121,6 +124,12 @@ pub fn find_processes_of(marker: &str) -> io::Result<Vec<(ProcessId, ProcessRole
         found.extend(ProcessId::of(pid).map(|id| (id, role)));
     }
     Ok(found)
+}
+
+/// Whether it is a process that we may not signal. Those in user namespaces that we made we may, whatever their uid.
+fn is_anothers(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(Errno::PERM))
 }
 
 /// Raises this process's soft limit of descriptors to the hard one; services get a limit of their own. Returns it.
@@ -175,6 +184,40 @@ mod tests {
         let other = ProcessId { start_time: us.start_time + 1, ..us };
         assert!(!other.is_alive());
         assert!(other.kill_if_same(Duration::ZERO).unwrap());
+    }
+
+    #[test]
+    fn a_command_line_that_another_user_forged_is_not_ours() {
+        const NOBODY: u32 = 65_534;
+        let marker = format!("d-forged-{}", std::process::id());
+        let folder = std::env::temp_dir().join(&marker);
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join(SPAWNER_COMMAND), "echo; read line").unwrap();
+        let mut forged = std::process::Command::new("sh")
+            .args([SPAWNER_COMMAND, &marker])
+            .current_dir(&folder)
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        // Its command line is there only some time after `execve` has begun.
+        std::io::Read::read_exact(forged.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+        let found = || find_processes_of(&marker).unwrap().into_iter().map(|(id, _)| id.pid).collect::<Vec<_>>();
+        let seen = found();
+        // Credentials are a thread's own; only root can give up being who it is.
+        let seen_by_nobody = std::thread::scope(|scope| {
+            let look = || {
+                let nobody = rustix::thread::Uid::from_raw(NOBODY);
+                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).ok().map(|()| found())
+            };
+            scope.spawn(look).join().unwrap()
+        });
+        forged.kill().unwrap();
+        forged.wait().unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(seen, [forged.id()]);
+        assert_eq!(seen_by_nobody.is_some(), rustix::process::geteuid().is_root());
+        assert!(seen_by_nobody.is_none_or(|seen| seen.is_empty()));
     }
 
     #[test]

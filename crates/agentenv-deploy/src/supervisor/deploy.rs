@@ -327,12 +327,18 @@ impl Down {
         }
     }
 
-    /// Waits until no process carries the deploy's mark.
+    /// Waits until no process carries the deploy's mark. The spawner has ended with all that it started; what carries the
+    /// mark nevertheless is killed.
     async fn prove(&self) -> Result<(), ControlError> {
         let gone = async {
             loop {
-                if process::find_processes_of(self.inner.record.deploy.as_str()).is_ok_and(|left| left.is_empty()) {
+                let left = process::find_processes_of(self.inner.record.deploy.as_str());
+                if left.as_ref().is_ok_and(Vec::is_empty) {
                     return;
+                }
+                for (process, role) in left.iter().flatten() {
+                    let killed = process.kill_if_same(Duration::ZERO);
+                    tracing::debug!(pid = process.pid, ?role, ?killed, "carries the mark of the deploy that has ended");
                 }
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
