@@ -1,6 +1,9 @@
 //! What commands print: results to standard output, errors as one sentence with a hint to standard error.
 
-use std::io::{self, Write as _};
+use std::{
+    borrow::Cow,
+    io::{self, Write as _},
+};
 
 use agentenv_protocol::control::ControlError;
 use serde::Serialize;
@@ -16,7 +19,7 @@ impl Output {
     /// Prints a result: one JSON object, or the text.
     pub(crate) fn result(self, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), ControlError> {
         if !self.json {
-            return print(&text());
+            return print(&harmless(&text()));
         }
         let json = serde_json::to_string(value)
             .map_err(|error| ControlError::infrastructure(format!("the result cannot be written as JSON: {error}")))?;
@@ -35,7 +38,7 @@ impl Output {
             for line in &error.log {
                 text.push_str(&format!("\n  | {line}"));
             }
-            text
+            harmless(&text).into_owned()
         };
         // Where standard error is closed there is nobody to tell.
         let _ = writeln!(io::stderr().lock(), "{text}");
@@ -57,6 +60,12 @@ pub(crate) fn print(text: &str) -> Result<(), ControlError> {
     }
 }
 
+/// The text without what a terminal obeys: sites, browsers and agents have a say in errors and results.
+pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
+    let obeyed = |c: char| c.is_control() && c != '\n' && c != '\t';
+    if text.contains(obeyed) { text.replace(obeyed, "\u{fffd}").into() } else { text.into() }
+}
+
 /// Rows as columns of equal width.
 pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -73,6 +82,15 @@ pub(crate) fn columns(rows: &[Vec<String>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_terminal_obeys_nothing_of_what_is_shown() {
+        assert_eq!(harmless("a\tb\ngröße"), "a\tb\ngröße");
+        assert_eq!(
+            harmless("\u{1b}]0;t\u{7}\r\u{9b}2J\u{7f}\0"),
+            "\u{fffd}]0;t\u{fffd}\u{fffd}\u{fffd}2J\u{fffd}\u{fffd}"
+        );
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {

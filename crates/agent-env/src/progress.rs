@@ -11,7 +11,7 @@ use agentenv_task::{Event, Events, Outcome, Stream};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
-use crate::output::{Output, print};
+use crate::output::{Output, harmless, print};
 
 /// How often the moving line moves.
 const TICK: Duration = Duration::from_millis(100);
@@ -42,7 +42,7 @@ impl Activity {
     /// Says what is going on now: the moving line on a terminal, a line elsewhere.
     pub(crate) fn say(&self, what: &str) {
         match &self.bar {
-            Some(bar) => bar.set_message(what.to_owned()),
+            Some(bar) => bar.set_message(harmless(what).into_owned()),
             None if self.output.json => to_stderr(&json!({ "event": "progress", "message": what }).to_string()),
             None => to_stderr(what),
         }
@@ -51,7 +51,7 @@ impl Activity {
     /// Shows a line that stays.
     pub(crate) fn line(&self, text: &str) {
         match &self.bar {
-            Some(bar) => bar.println(text),
+            Some(bar) => bar.println(harmless(text)),
             None => to_stderr(text),
         }
     }
@@ -82,7 +82,7 @@ pub(crate) fn note(output: Output, text: &str) {
 
 fn to_stderr(text: &str) {
     // Where standard error is closed there is nobody to tell.
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = writeln!(io::stderr().lock(), "{}", harmless(text));
 }
 
 /// Shows the events of a run.

@@ -75,6 +75,7 @@ impl ServiceLog {
                 line = line.replace(secret.expose_secret(), "…");
             }
         }
+        let line = harmless(&line);
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.last.len() == LAST_LINES {
             state.last.pop_front();
@@ -106,6 +107,20 @@ impl ServiceLog {
     }
 }
 
+/// The text with its control characters made visible: what a service prints is shown on terminals, which obey them.
+fn harmless(text: &str) -> String {
+    /// Where Unicode has pictures of the first 32 of them.
+    const PICTURES: u32 = 0x2400;
+    let shown = |c: char| match c {
+        '\t' => c,
+        '\u{7f}' => '\u{2421}',
+        c if c < ' ' => char::from_u32(PICTURES + u32::from(c)).unwrap_or(char::REPLACEMENT_CHARACTER),
+        c if c.is_control() => char::REPLACEMENT_CHARACTER,
+        c => c,
+    };
+    text.chars().map(shown).collect()
+}
+
 /// Takes lines of `tracing`, which writes each whole.
 impl io::Write for ServiceLog {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -129,6 +144,16 @@ mod tests {
         log.write("password hunter2, again hunter2\n");
         assert_eq!(log.last(), ["password …, again …"]);
         assert_eq!(std::fs::read_to_string(folder.path().join("shop.server.log")).unwrap(), "password …, again …\n");
+    }
+
+    #[test]
+    fn a_service_commands_no_terminal() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = ServiceLog::new(folder.path(), "shop/server", Vec::new());
+        log.write("\u{1b}]0;title\u{7}\t\u{1b}[2J\rredrawn\u{9b}31m\u{7f} größe\r\n");
+        assert_eq!(log.last(), ["␛]0;title␇\t␛[2J␍redrawn\u{fffd}31m␡ größe"]);
+        let written = std::fs::read_to_string(folder.path().join("shop.server.log")).unwrap();
+        assert_eq!(written, format!("{}\n", log.last()[0]));
     }
 
     #[test]
