@@ -58,6 +58,43 @@ fn certificate_checks_are_on() {
 }
 
 #[test]
+fn chromium_refuses_a_certificate_of_another_authority() {
+    let home = desk();
+    let deploy = home.deploy("desk");
+    let answer = deploy.python(
+        browser_of(&deploy),
+        &program(
+            r#"
+import subprocess, threading
+subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1",
+                "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "/tmp/key.pem", "-out", "/tmp/cert.pem"],
+               env={**os.environ, "OPENSSL_CONF": "/dev/null"}, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain("/tmp/cert.pem", "/tmp/key.pem")
+listener = socket.create_server(("127.0.0.1", 8443))
+def serve():
+    while True:
+        try:
+            with context.wrap_socket(listener.accept()[0], server_side=True) as tls:
+                tls.recv(4096)
+                tls.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\nanother's CA")
+        except OSError: pass
+threading.Thread(target=serve, daemon=True).start()
+def open_page(url):
+    return subprocess.run(["/usr/lib/chromium/chromium", "--headless=new", "--no-proxy-server", "--user-data-dir=/tmp/checks",
+        "--no-first-run", "--disable-gpu", "--enable-logging=stderr", "--dump-dom", url], stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True).stdout
+show({"other": open_page("https://127.0.0.1:8443/"), "ours": open_page("https://alpha.test/")})"#,
+        ),
+    );
+    let page = |key: &str| answer[key].as_str().unwrap_or_default().to_owned();
+    assert!(page("ours").contains("alpha at alpha.test"), "{answer}");
+    assert!(!page("other").contains("another's CA"), "{answer}");
+    // ERR_CERT_AUTHORITY_INVALID, as Chromium logs it.
+    assert!(page("other").contains("net_error -202"), "{answer}");
+}
+
+#[test]
 fn http2_and_http1_for_programs_without_a_proxy() {
     let home = desk();
     let deploy = home.deploy("desk");
@@ -155,11 +192,12 @@ result(page.evaluate('''() => {
     }
 }
 
-/// Asks for each URL from a page; nothing may be readable.
+/// Asks for each URL from a page; nothing may be readable but the page's own site.
 #[track_caller]
 fn unreadable(home: &Home, urls: &[String]) {
     let deploy = home.deploy("desk");
-    let list = serde_json::to_string(urls).expect("JSON");
+    let own = "https://alpha.test/".to_owned();
+    let list = serde_json::to_string(&[urls, std::slice::from_ref(&own)].concat()).expect("JSON");
     let answers = playwright(
         &deploy,
         &format!(
@@ -178,7 +216,9 @@ result(page.evaluate('''async (urls) => {{
         ),
     );
     for (url, answer) in answers.as_object().expect("answers") {
-        assert_eq!(answer, "blocked", "{url}");
+        let readable = answer.as_str().is_some_and(|answer| answer.starts_with("200"));
+        assert_eq!(readable, *url == own, "{url}: {answer}");
+        assert!(readable || answer == "blocked", "{url}: {answer}");
     }
 }
 
