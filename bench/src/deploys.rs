@@ -1,51 +1,52 @@
-//! `bench deploy`: from the command to ready, with and without a browser.
+//! `bench deploy`: from the command to ready, and from close to nothing left, with and without a browser.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use agentenv_tests::{Bundle, Home};
+use agentenv_tests::Home;
 
 use crate::{
     floor,
     numbers::{Numbers, tell},
+    office::{OFFICE, Parts, SITES, home, timed},
     say::say,
-    sites::{Parts, browser, parts},
 };
 
 /// Enough for a median on a machine that does other things too; a minute in all.
-const ROUNDS: usize = 7;
+const ROUNDS: usize = 9;
 
 /// Measures in turns, so that what disturbs one disturbs the other.
 pub fn bench() {
-    let home = Home::new();
-    home.put(&Bundle::multi("sites-only", &["shop", "tracker"], None));
-    let parts = parts(&home);
+    let home = home();
+    let parts = Parts::of(&home);
     say!("two sites (shop, tracker), {ROUNDS} rounds each, in turns: median (range)");
-    for (what, env, with_browser) in [
-        ("deploy until ready, no browser", "sites-only", false),
-        ("deploy until ready, with a browser", "office", true),
-    ] {
-        let (mut ours, mut least) = (Numbers::new(), Numbers::new());
+    for (what, env, with_browser) in [("no browser", SITES, false), ("with a browser, two start tabs", OFFICE, true)] {
+        let [mut up, mut up_floor, mut down, mut down_floor] = [const { Numbers::new() }; 4];
         for _ in 0..ROUNDS {
-            least.add(floor_once(&parts, with_browser));
-            let start = Instant::now();
-            let deploy = home.deploy(env);
-            ours.add(start.elapsed());
-            deploy.close();
+            let (start, stop) = floor_once(&parts, with_browser);
+            up_floor.add(start);
+            down_floor.add(stop);
+            let (start, stop) = deploy_once(&home, env);
+            up.add(start);
+            down.add(stop);
         }
-        tell(what, &ours, &least);
+        tell(&format!("deploy until ready, {what}"), &up, &up_floor);
+        tell(&format!("teardown, {what}"), &down, &down_floor);
     }
 }
 
-fn floor_once(parts: &Parts, with_browser: bool) -> std::time::Duration {
-    let folders = parts.folders();
-    let mut sandboxes = parts.sandboxes(&folders);
-    let profile = crate::sites::open_folder();
-    if with_browser {
-        sandboxes.push(browser(profile.path()));
-    }
-    let start = Instant::now();
-    let running = floor::start(&sandboxes);
-    let took = start.elapsed();
+fn floor_once(parts: &Parts, with_browser: bool) -> (Duration, Duration) {
+    let pods = parts.pods(with_browser);
+    let began = Instant::now();
+    let running = floor::start(&pods);
+    let start = began.elapsed();
+    let began = Instant::now();
     running.stop();
-    took
+    (start, began.elapsed())
+}
+
+fn deploy_once(home: &Home, env: &str) -> (Duration, Duration) {
+    let (info, start) = timed(home, &["env", "deploy", env, "--json"]);
+    let id = info["deploy"].as_str().unwrap_or_else(|| panic!("no deploy in {info}"));
+    let (_, stop) = timed(home, &["env", "close", id]);
+    (start, stop)
 }

@@ -1,14 +1,17 @@
-//! `cargo xtask bench deploy|reset`: how long a deploy and a reset take, against the floor, measured in turns in one run.
+//! `cargo xtask bench deploy|reset`: how long a deploy, a reset and a teardown take, against the floor, in turns in one run.
 //!
-//! The floor is the same processes in the same namespaces and nothing else: cloned, given the files they need, started in the
-//! same order, and waited for until they listen. No gateway, no cards, no filters, no probes, no records.
+//! The floor is the same processes in the same namespaces and nothing else: the sandbox crate alone, told to start what a
+//! deploy was seen to run, in the same order, and to wait until it is up. No command line, store, plan, records, gateway, cards,
+//! `ready`, logs or probes. It loads as many tabs as a deploy does, with one word each.
 
 mod deploys;
+mod devtools;
 mod floor;
 mod numbers;
+mod office;
 mod resets;
 mod say;
-mod sites;
+mod seen;
 
 use std::process::ExitCode;
 
@@ -18,13 +21,8 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
-        // Re-executed by the floor, once for each sandbox and each service.
-        [floor::SANDBOX, spec] => floor::sandbox(spec),
-        [floor::SERVICE, spec] => floor::service(spec),
-        ["deploy" | "reset"] if !agentenv_tests::is_root() => {
-            say!("the floor is made without a helper for ids: run the benchmarks as root");
-            return ExitCode::from(3);
-        }
+        // The floor's spawner is this program again.
+        [agentenv_sandbox::SPAWNER_COMMAND, ..] => agentenv_sandbox::spawner_main(),
         ["deploy"] => deploys::bench(),
         ["reset"] => resets::bench(),
         _ => {

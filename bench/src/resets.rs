@@ -1,46 +1,85 @@
 //! `bench reset`: data and browser, against the floor.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use agentenv_tests::{Deploy, Home, raw_http};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     floor,
     numbers::{Numbers, tell, tell_alone},
+    office::{BROWSER, OFFICE, Parts, SITES, home, timed},
     say::say,
-    sites::{browser, open_folder},
 };
 
 /// Enough for a median; a minute in all.
 const ROUNDS: usize = 9;
+/// How many rows an episode changed: a reset must not care.
+const ROWS: [usize; 2] = [10, 10_000];
 
-/// The floor of the data is one request to each site by the same way; the floor of the browser is a Chromium that starts in the
-/// same namespaces and loads nothing.
+/// The floor of the data is one request to the slower of the sites by the same way; the floor of the browser is a Chromium that
+/// is killed and started again in the same sandbox, with as many tabs that hold nothing.
 pub fn bench() {
-    let home = Home::new();
-    let deploy = home.deploy("office");
-    say!("two sites (shop, tracker) and a browser with two start tabs, {ROUNDS} rounds, in turns: median (range)");
-    let [mut data, mut data_floor, mut all, mut cold, mut cold_floor] = [const { Numbers::new() }; 5];
-    for round in 0..ROUNDS {
-        let issues: Vec<_> = (0..round).map(|n| json!({"title": format!("issue {n}"), "status": "unread"})).collect();
-        deploy.operation("tracker", "data/load", &json!({"data": {"users": [], "issues": issues}}));
-        data_floor.add(one_request_each(&deploy));
-        cold_floor.add(chromium_once());
-        let report = home.run(&["env", "reset", deploy.id(), "--json"]).json();
-        let ms = |key: &str| report[key].as_f64().unwrap_or_else(|| panic!("{key} in {report}"));
-        data.add_ms(ms("data_ms"));
-        cold.add_ms(ms("browser_ms"));
-        all.add_ms(ms("total_ms"));
+    let home = home();
+    let parts = Parts::of(&home);
+    say!("two sites (shop, tracker), {ROUNDS} rounds each, in turns: median (range)");
+    data(&home);
+    browser(&home, &parts);
+}
+
+fn data(home: &Home) {
+    let deploy = home.deploy(SITES);
+    // The first reset of a site finds its files outside every cache.
+    let _ = reset(home, &deploy);
+    let [mut few, mut many, mut floor] = [const { Numbers::new() }; 3];
+    for _ in 0..ROUNDS {
+        for (rows, numbers) in ROWS.into_iter().zip([&mut few, &mut many]) {
+            deploy.operation("shop", "data/load", &products(rows));
+            floor.add(one_request_each(&deploy));
+            numbers.add_ms(ms(&reset(home, &deploy), "data_ms"));
+        }
     }
     deploy.close();
-    tell("data of both sites, in parallel", &data, &data_floor);
-    tell("browser, cold, start tabs loaded", &cold, &cold_floor);
-    tell_alone("all of a reset", &all);
+    for (rows, numbers) in ROWS.into_iter().zip([&few, &many]) {
+        tell(&format!("data of both sites, {rows} rows were added"), numbers, &floor);
+    }
+}
+
+fn browser(home: &Home, parts: &Parts) {
+    let deploy = home.deploy(OFFICE);
+    let mut running = floor::start(&[vec![parts.browser.clone()]]);
+    let [mut ours, mut least, mut all] = [const { Numbers::new() }; 3];
+    let mut kind = String::new();
+    for _ in 0..ROUNDS {
+        let began = Instant::now();
+        running.start_again(&parts.browser);
+        least.add(began.elapsed());
+        let report = reset(home, &deploy);
+        ours.add_ms(ms(&report, "browser_ms"));
+        all.add_ms(ms(&report, "total_ms"));
+        report["browsers"][BROWSER].as_str().unwrap_or("unknown").clone_into(&mut kind);
+    }
+    running.stop();
+    deploy.close();
+    tell(&format!("browser, {kind}, start tabs loaded"), &ours, &least);
+    tell_alone("all of a reset with a browser", &all);
+}
+
+fn reset(home: &Home, deploy: &Deploy<'_>) -> Value {
+    timed(home, &["env", "reset", deploy.id(), "--json"]).0
+}
+
+fn ms(report: &Value, key: &str) -> f64 {
+    report[key].as_f64().unwrap_or_else(|| panic!("{key} in {report}"))
+}
+
+fn products(rows: usize) -> Value {
+    let product = |row: usize| json!({"slug": format!("row-{row}"), "name": format!("Row {row}"), "category": "mugs", "price_cents": 100});
+    json!({"data": {"products": (0..rows).map(product).collect::<Vec<_>>()}})
 }
 
 /// The slower of one request to each site.
-fn one_request_each(deploy: &Deploy<'_>) -> std::time::Duration {
+fn one_request_each(deploy: &Deploy<'_>) -> Duration {
     let token = deploy.token();
     let ask = |site: &str| {
         let request = format!(
@@ -52,13 +91,4 @@ fn one_request_each(deploy: &Deploy<'_>) -> std::time::Duration {
         start.elapsed()
     };
     ask("shop").max(ask("tracker"))
-}
-
-fn chromium_once() -> std::time::Duration {
-    let profile = open_folder();
-    let start = Instant::now();
-    let running = floor::start(&[browser(profile.path())]);
-    let took = start.elapsed();
-    running.stop();
-    took
 }
