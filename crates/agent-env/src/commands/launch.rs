@@ -1,6 +1,6 @@
 //! `env deploy`, and the making of deploys for tasks and checks: store, plan and supervisor joined.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use agentenv_deploy::{DeployDir, StartRequest};
 use agentenv_model::{Abilities, EnvRef, EnvVersion, Plan, PlanInput, Reference, SettingValue, plan};
@@ -11,6 +11,7 @@ use agentenv_protocol::{
 use agentenv_store::{Holder, Store};
 use agentenv_task::{Answer, DeployEnv, DeployRequest, MakeDeploys, PlannedDeploy, PlannedLiveWebsite, Work};
 use clap::Args;
+use tokio::sync::OnceCell;
 
 use crate::{
     output::Output,
@@ -55,7 +56,7 @@ pub(crate) struct Wishes {
 /// `env deploy`
 pub(crate) async fn deploy(home: &Home, output: Output, args: &DeployArgs) -> Result<(), ControlError> {
     let activity = Activity::start(output, format!("deploying {}", args.env));
-    let launcher = Launcher { home: home.clone() };
+    let launcher = Launcher::new(home.clone());
     let wishes = Wishes {
         provider: args.provider.clone(),
         capture_traffic: args.capture_traffic,
@@ -85,17 +86,23 @@ fn describe(info: &DeployInfo) -> String {
 /// Makes deploys of stored envs.
 #[derive(Clone, Debug)]
 pub(crate) struct Launcher {
-    pub(crate) home: Home,
+    home: Home,
+    /// Opened once: planning and starting both read it.
+    store: Arc<OnceCell<Store>>,
 }
 
 impl Launcher {
-    async fn store(&self) -> Result<Store, ControlError> {
-        Store::open(&self.home).await.map_err(store_error)
+    pub(crate) fn new(home: Home) -> Self {
+        Self { home, store: Arc::default() }
+    }
+
+    async fn store(&self) -> Result<&Store, ControlError> {
+        self.store.get_or_try_init(|| async { Store::open(&self.home).await.map_err(store_error) }).await
     }
 
     /// Plans a deploy of a stored env; nothing is made.
     pub(crate) async fn plan(&self, env: &EnvRef, wishes: &Wishes) -> Result<Plan, ControlError> {
-        let input = plan_input(&self.store().await?, env, abilities(wishes)?, wishes.capture_traffic).await?;
+        let input = plan_input(self.store().await?, env, abilities(wishes)?, wishes.capture_traffic).await?;
         planned(&input, wishes)
     }
 
@@ -120,7 +127,7 @@ impl Launcher {
         let stored: Vec<(Name, u64)> = plan.versions.iter().filter(|(_, version)| *version > 0).cloned().collect();
         store.add_references(&holder, &stored).await.map_err(store_error)?;
         let started = async {
-            let trees = trees(&store, &plan).await?;
+            let trees = trees(store, &plan).await?;
             let variables = variables(&plan);
             agentenv_deploy::start(&self.home, StartRequest { id, name, plan, trees, variables, ttl }, progress).await
         };

@@ -41,7 +41,7 @@ pub(crate) async fn run(home: &Home, output: Output, args: TaskRunArgs) -> Resul
 }
 
 fn deploys(home: &Home) -> ControlDeploys {
-    ControlDeploys::new(home.clone(), Arc::new(Launcher { home: home.clone() }))
+    ControlDeploys::new(home.clone(), Arc::new(Launcher::new(home.clone())))
 }
 
 /// The runner of a home.

@@ -57,7 +57,7 @@ pub(crate) async fn check(home: &Home, output: Output, args: &CheckArgs) -> Resu
     // Version 0: it runs, and is not stored.
     let env = EnvVersion { name: prepared.name, version: 0, spec: prepared.spec, tree: prepared.tree };
     let plan = Launcher::plan_alone(env, &Wishes::default())?;
-    let launcher = Launcher { home: home.clone() };
+    let launcher = Launcher::new(home.clone());
     let info = launcher.start(DeployId::random(), None, plan, None, progress).await?;
     activity.say("checking");
     let checked = rules(home, &info).await;

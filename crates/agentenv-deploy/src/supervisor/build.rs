@@ -163,9 +163,8 @@ fn begin(
     starter: Arc<Starter>,
     down: &Down,
 ) -> Result<Context, ControlError> {
-    let program = own_program().map_err(|error| {
-        ControlError::infrastructure(format!("the path of this program cannot be read: {error}"))
-    })?;
+    let program = own_program()
+        .map_err(|error| ControlError::infrastructure(format!("the path of this program cannot be read: {error}")))?;
     Ok(Context {
         starter,
         spawner,

@@ -57,25 +57,35 @@ impl Pod {
             SiteClient::new(Arc::clone(&context.dialer) as _, website.name.clone(), key.clone(), Limits::default());
         let settings = resolve_settings(&website, &|name| context.variables.get(name).cloned())
             .map_err(|problems| ControlError::new(problems.exit(), problems.to_string()))?;
-        let pod = Self { domains: Vec::new(), key, client, sockets: sockets.clone(), services: Vec::new(), website: website.clone() };
-        let services = pod.start_services(context, &settings, deadline);
-        let (pod, ()) = futures_util::try_join!(services, probe::pod(context, &website, &sockets))?;
+        let mut pod = Self { domains: Vec::new(), key, client, sockets, services: Vec::new(), website };
+        pod.start_services(context, &settings, deadline).await?;
         context.starter.progress(format!("{} is ready after {} ms", pod.website.name, began.elapsed().as_millis()));
         Ok(pod)
     }
 
+    /// Starts one service after the other. The probe runs beside all but the first, whose start it would slow down: setting up
+    /// mounts is what the kernel does one at a time.
     async fn start_services(
-        mut self,
+        &mut self,
         context: &Context,
         settings: &SecretString,
         deadline: Instant,
-    ) -> Result<Self, ControlError> {
-        for service in self.website.services.clone() {
-            self.start_service(context, &service, settings, deadline).await?;
+    ) -> Result<(), ControlError> {
+        let services = self.website.services.clone();
+        let (first, others) = services.split_at(services.len().min(1));
+        for service in first {
+            self.start_service(context, service, settings, deadline).await?;
         }
-        self.wait_ready(deadline).await?;
-        self.domains = self.check_card().await?;
-        Ok(self)
+        let (website, sockets) = (self.website.clone(), self.sockets.clone());
+        let rest = async {
+            for service in others {
+                self.start_service(context, service, settings, deadline).await?;
+            }
+            self.wait_ready(deadline).await?;
+            self.domains = self.check_card().await?;
+            Ok(())
+        };
+        futures_util::try_join!(probe::pod(context, &website, &sockets), rest).map(drop)
     }
 
     async fn start_service(
@@ -86,7 +96,7 @@ impl Pod {
         deadline: Instant,
     ) -> Result<(), ControlError> {
         let name = SandboxName::of_service(&self.website.name, &service.name);
-        if listening(&self.sockets).contains(&service.port) {
+        if self.sockets.is_taken(service.port).await {
             let message =
                 format!("port {} of `{name}` is in use inside its sandbox by another service of it", service.port);
             return Err(

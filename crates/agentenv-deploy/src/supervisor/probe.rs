@@ -21,8 +21,8 @@ const PROBE_LIMIT: Duration = Duration::from_secs(30);
 /// What a probe may say.
 const REPORT_LIMIT: u64 = 64 << 10;
 
-/// Probes a website's pod; the deploy is refused if anything gets out of it. Its network is complete when it is made, so this
-/// goes on beside the start of its services.
+/// Probes a website's pod; the deploy is refused if anything gets out of it. Its network is complete when it is made: its
+/// services add nothing to it.
 pub(crate) async fn pod(context: &Context, website: &PlannedWebsite, sockets: &Sockets) -> Result<(), ControlError> {
     // The services of a pod share its network; the first stands for all.
     let Some(service) = website.services.first() else { return Ok(()) };

@@ -44,6 +44,13 @@ impl Sockets {
         Ok(stream)
     }
 
+    /// Whether somebody in the sandbox has this port. Asked by binding: the kernel's table of sockets takes it 10 ms to write.
+    pub(crate) async fn is_taken(&self, port: u16) -> bool {
+        let Ok(socket) = self.tcp().await else { return false };
+        let bound = rustix::net::bind(&socket, &SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port));
+        bound == Err(rustix::io::Errno::ADDRINUSE)
+    }
+
     async fn tcp(&self) -> io::Result<OwnedFd> {
         let spare = self.0.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some(socket) = spare {
