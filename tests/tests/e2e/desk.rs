@@ -1,6 +1,12 @@
 //! What most tests deploy: two small sites and a browser.
 
 use agentenv_tests::{Bundle, Deploy, Home, PySite};
+use serde_json::Value;
+
+use crate::python::program;
+
+/// The service that most programs run in.
+pub const SERVICE: &str = "alpha/server";
 
 /// Stored as `lookout`: a browser without start tabs.
 pub fn browser_env() -> Bundle {
@@ -40,4 +46,23 @@ fn sites_only(sites: &[PySite]) -> Home {
 /// The sandbox of a deploy's browser.
 pub fn browser_of<'d>(deploy: &'d Deploy<'_>) -> &'d str {
     deploy.info.browsers.first().expect("the deploy has a browser").name.as_str()
+}
+
+/// Runs the program in a service and in the browser, and gives both answers to the check.
+#[track_caller]
+pub fn everywhere(body: &str, check: impl Fn(&str, &Value)) {
+    let home = desk();
+    let deploy = home.deploy("desk");
+    for sandbox in [SERVICE, browser_of(&deploy)] {
+        check(sandbox, &deploy.python(sandbox, &program(body)));
+    }
+}
+
+/// Checks that every attempt in the answer failed.
+#[track_caller]
+pub fn all_refused(sandbox: &str, answer: &Value) {
+    for (attempt, outcome) in answer.as_object().expect("an object of attempts") {
+        let outcome = outcome.as_str().unwrap_or_default();
+        assert!(!outcome.starts_with("ok"), "{sandbox}: {attempt} worked: {outcome}");
+    }
 }
