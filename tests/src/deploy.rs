@@ -142,11 +142,12 @@ impl<'h> Deploy<'h> {
     #[track_caller]
     fn close_now(&mut self) {
         self.open = false;
-        let processes = self.processes();
+        let (processes, supervisor) = (self.processes(), self.supervisor());
         self.home.run(&["env", "close", self.id()]).ok();
-        // Closed means gone: what still runs now was left behind.
-        let left: Vec<_> = processes.iter().filter(|process| process.is_alive()).collect();
+        // Closed means gone: what still runs now was left behind. The supervisor has let go of its lock, and is on its way out.
+        let left: Vec<_> = processes.iter().filter(|process| **process != supervisor && process.is_alive()).collect();
         assert!(left.is_empty(), "left behind by {}: {left:?}", self.id());
+        eventually("the supervisor is gone", PATIENCE, || (!supervisor.is_alive()).then_some(()));
         self.assert_folder_is_a_record_only();
     }
 
