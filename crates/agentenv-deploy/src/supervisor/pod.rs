@@ -63,8 +63,8 @@ impl Pod {
         Ok(pod)
     }
 
-    /// Starts one service after the other. The probe runs beside all but the first, whose start it would slow down: setting up
-    /// mounts is what the kernel does one at a time.
+    /// Starts one service after the other. The probe runs while the last one comes up: earlier it would hold up their mounts, which
+    /// the kernel makes one at a time.
     async fn start_services(
         &mut self,
         context: &Context,
@@ -72,20 +72,22 @@ impl Pod {
         deadline: Instant,
     ) -> Result<(), ControlError> {
         let services = self.website.services.clone();
-        let (first, others) = services.split_at(services.len().min(1));
-        for service in first {
-            self.start_service(context, service, settings, deadline).await?;
+        let Some((last, others)) = services.split_last() else { return Ok(()) };
+        for service in others {
+            let running = self.start_service(context, service, settings).await?;
+            self.wait_accepts(&running, service.port, deadline).await?;
         }
-        let (website, sockets) = (self.website.clone(), self.sockets.clone());
-        let rest = async {
-            for service in others {
-                self.start_service(context, service, settings, deadline).await?;
-            }
-            self.wait_ready(deadline).await?;
-            self.domains = self.check_card().await?;
-            Ok(())
+        let running = self.start_service(context, last, settings).await?;
+        let this = &*self;
+        let ready = async {
+            this.wait_accepts(&running, last.port, deadline).await?;
+            this.wait_ready(deadline).await?;
+            this.check_card().await
         };
-        futures_util::try_join!(probe::pod(context, &website, &sockets), rest).map(drop)
+        let probe = probe::pod(context, &this.website, &this.sockets);
+        let (domains, ()) = futures_util::try_join!(ready, probe)?;
+        self.domains = domains;
+        Ok(())
     }
 
     async fn start_service(
@@ -93,8 +95,7 @@ impl Pod {
         context: &Context,
         service: &PlannedService,
         settings: &SecretString,
-        deadline: Instant,
-    ) -> Result<(), ControlError> {
+    ) -> Result<Arc<Supervised>, ControlError> {
         let name = SandboxName::of_service(&self.website.name, &service.name);
         if self.sockets.is_taken(service.port).await {
             let message =
@@ -124,7 +125,7 @@ impl Pod {
         let running = Arc::new(Supervised::start(recipe).await.map_err(|error| context.sandbox_error(&error))?);
         context.down.service(&running);
         self.services.push(Arc::clone(&running));
-        self.wait_accepts(&running, service.port, deadline).await
+        Ok(running)
     }
 
     /// Makes the service reachable for gateway and browsers.
