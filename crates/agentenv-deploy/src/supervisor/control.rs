@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{UnixListener, UnixStream, unix::pipe},
-    sync::mpsc,
+    sync::{mpsc, watch},
 };
 
 use super::deploy::Deploy;
@@ -38,6 +38,8 @@ use crate::{
 const BODY_LIMIT: usize = 256 << 20;
 /// Frames of a command's output on their way to a slow reader.
 const FRAMES: usize = 16;
+/// What a command that has ended may have left in a pipe: the most that an ordinary user's pipe holds.
+const PIPE_BYTES: usize = 1 << 20;
 
 type Answer<T> = Result<Json<T>, Failed>;
 
@@ -141,6 +143,8 @@ async fn exec(State(deploy): State<Arc<Deploy>>, mut request: Request) -> Result
     Ok((StatusCode::SWITCHING_PROTOCOLS, headers).into_response())
 }
 
+/// Relays until the command has ended and its output is read. Others may hold its pipes open for longer: its children, and
+/// whatever else runs in the sandbox, by way of `/proc`.
 async fn relay(stream: TokioIo<hyper::upgrade::Upgraded>, command: &mut agentenv_sandbox::Service) -> io::Result<()> {
     let (mut from, mut to) = tokio::io::split(stream);
     let mut stdin = command.stdin.take().map(pipe::Sender::from_owned_fd).transpose()?;
@@ -149,12 +153,14 @@ async fn relay(stream: TokioIo<hyper::upgrade::Upgraded>, command: &mut agentenv
         (command.stdout.take(), ExecFrame::Stdout as fn(Vec<u8>) -> ExecFrame),
         (command.stderr.take(), ExecFrame::Stderr),
     ];
+    let (over, is_over) = watch::channel(false);
     for (pipe, frame) in outputs {
         if let Some(pipe) = pipe {
-            tokio::spawn(forward(pipe, frame, frames.clone()));
+            tokio::spawn(forward(pipe, frame, frames.clone(), is_over.clone()));
         }
     }
     drop(frames);
+    let command = &*command;
     let feed = async {
         while let Some(ExecFrame::Stdin(bytes)) = read_frame(&mut from).await? {
             match &mut stdin {
@@ -168,10 +174,18 @@ async fn relay(stream: TokioIo<hyper::upgrade::Upgraded>, command: &mut agentenv
         io::Result::Ok(())
     };
     let drain = async {
-        while let Some(frame) = output.recv().await {
-            to.write_all(&frame.encode()).await?;
-        }
-        let exit = super::service::ended(command).await;
+        let ended = async {
+            let exit = super::service::ended(command).await;
+            over.send_replace(true);
+            io::Result::Ok(exit)
+        };
+        let write = async {
+            while let Some(frame) = output.recv().await {
+                to.write_all(&frame.encode()).await?;
+            }
+            Ok(())
+        };
+        let (exit, ()) = tokio::try_join!(ended, write)?;
         to.write_all(&ExecFrame::Exit(super::service::exit_code(exit)).encode()).await?;
         to.shutdown().await
     };
@@ -183,13 +197,32 @@ async fn relay(stream: TokioIo<hyper::upgrade::Upgraded>, command: &mut agentenv
     }
 }
 
-async fn forward(pipe: OwnedFd, frame: fn(Vec<u8>) -> ExecFrame, frames: mpsc::Sender<ExecFrame>) {
+/// Forwards a pipe to its end, or until the command is over and what it left there is read.
+async fn forward(
+    pipe: OwnedFd,
+    frame: fn(Vec<u8>) -> ExecFrame,
+    frames: mpsc::Sender<ExecFrame>,
+    mut over: watch::Receiver<bool>,
+) {
     let Ok(mut pipe) = pipe::Receiver::from_owned_fd(pipe) else { return };
     let mut buffer = vec![0; ExecFrame::MAX_LEN];
-    while let Ok(length @ 1..) = pipe.read(&mut buffer).await {
+    loop {
+        let read = tokio::select! {
+            read = pipe.read(&mut buffer) => read,
+            _ = over.wait_for(|over| *over) => break,
+        };
+        let Ok(length @ 1..) = read else { return };
         if frames.send(frame(buffer[..length].to_vec())).await.is_err() {
             return;
         }
+    }
+    let mut left = PIPE_BYTES;
+    // Asked of the kernel itself: the runtime may not have heard yet that there is something to read.
+    while let Ok(length @ 1..) = rustix::io::read(&pipe, &mut buffer) {
+        if frames.send(frame(buffer[..length].to_vec())).await.is_err() || length > left {
+            return;
+        }
+        left -= length;
     }
 }
 
@@ -215,5 +248,31 @@ impl IntoResponse for Failed {
             ExitCode::TimedOut => StatusCode::GATEWAY_TIMEOUT,
         };
         (status, Json(self.0)).into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rustix::pipe::{PipeFlags, pipe_with};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn output_ends_with_its_command_whoever_holds_the_pipe() {
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).unwrap();
+        let (over, is_over) = watch::channel(false);
+        let (frames, mut output) = mpsc::channel(FRAMES);
+        tokio::spawn(forward(reader, ExecFrame::Stdout, frames, is_over));
+        for round in ["first", "last"] {
+            rustix::io::write(&writer, round.as_bytes()).unwrap();
+            if round == "last" {
+                over.send_replace(true);
+            }
+            assert_eq!(output.recv().await, Some(ExecFrame::Stdout(round.into())));
+        }
+        let end = tokio::time::timeout(Duration::from_secs(10), output.recv()).await;
+        assert_eq!(end, Ok(None), "`writer` is still open");
     }
 }
