@@ -30,9 +30,11 @@ pub(super) fn answer(
     let cookies: Vec<HeaderValue> = headers
         .get_all(header::SET_COOKIE)
         .into_iter()
-        .map(|value| match value.to_str() {
-            Ok(text) => HeaderValue::from_str(&cookie(text, website)).unwrap_or_else(|_| value.clone()),
-            Err(_) => value.clone(),
+        .filter_map(|value| {
+            // Byte by byte, so that no byte of a value keeps the rest as the site wrote it.
+            let text: String = value.as_bytes().iter().copied().map(char::from).collect();
+            let bytes: Vec<u8> = cookie(&text, website).chars().filter_map(|c| c.try_into().ok()).collect();
+            HeaderValue::from_bytes(&bytes).ok()
         })
         .collect();
     headers.remove(header::SET_COOKIE);
@@ -122,6 +124,18 @@ mod tests {
         ] {
             assert_eq!(to(value).as_deref(), moved, "{value}");
         }
+    }
+
+    #[test]
+    fn a_cookie_of_any_bytes_stays_below_the_route() {
+        let mut headers = HeaderMap::new();
+        for value in [&b"a=\xff\xa0; Path=/; Domain=x"[..], "b=größe; Path=/".as_bytes()] {
+            headers.append(header::SET_COOKIE, HeaderValue::from_bytes(value).unwrap());
+        }
+        let host = HostName::parse("shop.test").unwrap();
+        answer(&mut headers, &shop(), &host, &SiteTable::default(), |_| true);
+        let moved: Vec<&[u8]> = headers.get_all(header::SET_COOKIE).iter().map(HeaderValue::as_bytes).collect();
+        assert_eq!(moved, [&b"a=\xff\xa0; Path=/website/shop/"[..], "b=größe; Path=/website/shop/".as_bytes()]);
     }
 
     #[test]
