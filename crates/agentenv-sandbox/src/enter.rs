@@ -76,11 +76,17 @@ fn prepare_exec(entry: &Entry<'_>, exec: &Exec) -> Result<(), Failure> {
     kernel.call("seccomp", || entry.filters.apply())
 }
 
+/// Before any process of the host when its memory is used up: a sandbox may take all of it in memory files, which count
+/// for no process.
+const OOM_SCORE: &str = "800";
+
 fn enter<const N: usize>(
     kernel: Kernel,
     kinds: &[LinkNameSpaceType; N],
     namespaces: &[OwnedFd; N],
 ) -> Result<(), Failure> {
+    // Inherited, and pid 1's can't be lowered from inside. Refused where the caller's own is higher, which serves too.
+    let _ = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE);
     for (kind, namespace) in kinds.iter().zip(namespaces) {
         kernel.call("setns", || move_into_link_name_space(namespace.as_fd(), Some(*kind)))?;
     }

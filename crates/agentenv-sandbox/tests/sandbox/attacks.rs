@@ -24,6 +24,7 @@ crate::trials![
     row_88_one_sandbox_cannot_exhaust_another,
     row_94_a_frontend_cannot_read_the_servers_settings,
     row_58_secrets_are_in_the_service_alone,
+    row_60_what_is_inside_dies_before_the_host,
 ];
 
 /// `name value` lines as pairs.
@@ -317,6 +318,18 @@ fn row_58_secrets_are_in_the_service_alone() {
         // Root may read all of a process's memory; nobody else has to be kept out.
         assert!(!memory_contains(pid, b"canary-4711"), "{pid}");
     }
+}
+
+fn row_60_what_is_inside_dies_before_the_host() {
+    let host = Host::new();
+    let sandbox = host.create(NetworkKind::Pod);
+    let score = |pid| std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap().trim().parse::<i32>();
+    let own = score(std::process::id()).unwrap();
+    let text = host.output(&sandbox, &["cat", "/proc/1/oom_score_adj", "/proc/self/oom_score_adj"]).stdout;
+    assert_eq!(text, format!("{0}\n{0}\n", own.max(800)));
+    assert_eq!((score(host.spawner.pid()), score(sandbox.broker_pid())), (Ok(own), Ok(own)));
+    // Not even by what runs there: pid 1's end is everybody's.
+    assert_eq!(host.probe(&sandbox, &["open", "c:/proc/1/oom_score_adj"]), "c:/proc/1/oom_score_adj EACCES");
 }
 
 /// Whether a process's writable memory holds a text; `false` where we may not look.
