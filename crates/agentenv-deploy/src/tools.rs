@@ -6,6 +6,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
+use agentenv_protocol::Home;
 use agentenv_sandbox::Mount;
 
 /// Where the built tree is inside.
@@ -35,8 +36,58 @@ const PRESENT: [&str; 5] = ["/usr", "/bin", "/sbin", "/lib", "/lib64"];
 /// Folders whose content is the host's own, never a tool.
 const NEVER: [&str; 7] = ["/proc", "/sys", "/dev", "/run", "/var/run", "/etc", "/tmp"];
 
+/// Folders of a home that hold far more than tools.
+const PERSONAL: [&str; 6] = ["", ".local", ".local/share", ".config", ".ssh", ".gnupg"];
+/// Where the first user of a host begins; those before are services, whose homes are no people's.
+const FIRST_PERSON: u32 = 1000;
+
 /// Finds the program of a command and the mounts that it needs. `tree` is the built tree on the host.
 pub(crate) fn mounts_for(program: &str, tree: &Path) -> Result<Vec<Mount>, ToolError> {
+    mounts_without(program, tree, &Private::of_host())
+}
+
+/// What a site may not see by naming a program in it: its env.toml is anybody's.
+struct Private {
+    /// Neither these nor what they are in.
+    whole: Vec<PathBuf>,
+    /// Nor what is in these: our own state, with tokens and other sites' trees.
+    within: Vec<PathBuf>,
+}
+
+impl Private {
+    fn of_host() -> Self {
+        let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let homes = homes(&passwd).chain(std::env::var_os("HOME").map(PathBuf::from));
+        let state = Home::from_env().into_iter().flat_map(|home| [home.root().to_owned(), home.cache().to_owned()]);
+        Self {
+            whole: homes.flat_map(|home| PERSONAL.map(|folder| real(&home.join(folder)))).collect(),
+            within: state.map(|folder| real(&folder)).collect(),
+        }
+    }
+
+    fn covers(&self, folder: &Path) -> bool {
+        let folder = real(folder);
+        NEVER.iter().any(|never| folder.starts_with(never))
+            || self.whole.iter().chain(&self.within).any(|private| private.starts_with(&folder))
+            || self.within.iter().any(|private| folder.starts_with(private))
+    }
+}
+
+/// The homes of people and of root in a passwd file.
+fn homes(passwd: &str) -> impl Iterator<Item = PathBuf> {
+    passwd.lines().filter_map(|line| {
+        let mut fields = line.split(':').skip(2);
+        let (uid, home) = (fields.next()?.parse::<u32>().ok()?, fields.nth(2)?);
+        ((uid == 0 || uid >= FIRST_PERSON) && home.len() > 1 && home.starts_with('/')).then(|| PathBuf::from(home))
+    })
+}
+
+/// The path that a path leads to; itself where it leads nowhere.
+fn real(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+fn mounts_without(program: &str, tree: &Path, private: &Private) -> Result<Vec<Mount>, ToolError> {
     if !program.contains('/') {
         let found = PATH.split(':').map(|folder| Path::new(folder).join(program)).find(|path| path.exists());
         let place = format!("in {PATH}");
@@ -52,7 +103,7 @@ pub(crate) fn mounts_for(program: &str, tree: &Path) -> Result<Vec<Mount>, ToolE
     // Each link of a chain has to be there inside, with what it stands in: a venv's python, pyenv's, the real one.
     for _ in 0..40 {
         let metadata = fs::symlink_metadata(&link).map_err(|_| missing())?;
-        add(&mut mounts, &link)?;
+        add(&mut mounts, &link, private)?;
         if !metadata.is_symlink() {
             return executable(program, &metadata).map(|()| mounts);
         }
@@ -79,20 +130,30 @@ fn executable(program: &str, metadata: &fs::Metadata) -> Result<(), ToolError> {
     Err(ToolError::NotExecutable(program.to_owned()))
 }
 
-/// Adds the tool folder of a program: the folder above `bin`, or the program's own.
-fn add(mounts: &mut Vec<Mount>, program: &Path) -> Result<(), ToolError> {
+/// Adds the tool folder of a program: the folder above `bin`, or the program's own. Of one that is private, such as
+/// `~/.local`, only `bin` and `lib`.
+fn add(mounts: &mut Vec<Mount>, program: &Path, private: &Private) -> Result<(), ToolError> {
     if PRESENT.iter().any(|folder| program.starts_with(folder)) {
         return Ok(());
     }
+    let unreachable = || ToolError::Unreachable(program.to_owned());
     let folder = program.parent().unwrap_or(Path::new("/"));
-    let tool = if folder.file_name().is_some_and(|name| name == "bin") { folder.parent() } else { Some(folder) };
-    let tool =
-        tool.filter(|tool| tool.components().count() > 2).ok_or_else(|| ToolError::Unreachable(program.to_owned()))?;
-    if NEVER.iter().any(|never| tool.starts_with(never)) {
-        return Err(ToolError::Unreachable(program.to_owned()));
+    let above = if folder.file_name().is_some_and(|name| name == "bin") { folder.parent() } else { None };
+    let tool = above.unwrap_or(folder);
+    if tool.components().count() <= 2 || NEVER.iter().any(|never| tool.starts_with(never)) {
+        return Err(unreachable());
     }
-    if !mounts.iter().any(|mount| tool.starts_with(mount.target())) {
-        mounts.push(Mount::ReadOnly { source: tool.to_owned(), target: tool.to_owned() });
+    let tools = match above {
+        Some(tool) if private.covers(tool) => vec![folder.to_owned(), tool.join("lib")],
+        _ => vec![tool.to_owned()],
+    };
+    if private.covers(&tools[0]) {
+        return Err(unreachable());
+    }
+    for tool in tools.into_iter().filter(|tool| tool.is_dir() && !private.covers(tool)) {
+        if !mounts.iter().any(|mount| tool.starts_with(mount.target())) {
+            mounts.push(Mount::ReadOnly { source: tool.clone(), target: tool });
+        }
     }
     Ok(())
 }
@@ -155,5 +216,62 @@ mod tests {
         let mounts = mounts_for(program.to_str().unwrap(), base.path()).unwrap();
         let targets: Vec<_> = mounts.iter().map(Mount::target).collect();
         assert_eq!(targets, [venv.as_path(), real.as_path()]);
+    }
+
+    #[test]
+    fn a_program_in_a_home_does_not_bring_the_home() {
+        let base = tempfile::tempdir_in("/var/tmp").unwrap();
+        let home = base.path().join("ada");
+        let state = home.join(".local/state/agent-env");
+        let private = Private {
+            whole: PERSONAL.map(|folder| home.join(folder)).into(),
+            within: vec![state.clone(), base.path().join("cache")],
+        };
+        let programs = [
+            "ada/bin/x",
+            "ada/x",
+            "ada/.local/bin/x",
+            "ada/.local/lib/x/bin/x",
+            "ada/.pyenv/versions/3/bin/x",
+            "x",
+            "ada/.local/share/uv/python/3/bin/x",
+            "ada/.ssh/x",
+            "ada/.local/state/agent-env/cache/trees/1/bin/x",
+            "cache/trees/1/x",
+            "other/bin/x",
+        ];
+        for program in programs {
+            fs::create_dir_all(base.path().join(program).parent().unwrap()).unwrap();
+            fs::copy("/bin/true", base.path().join(program)).unwrap();
+        }
+        std::os::unix::fs::symlink(&home, base.path().join("link")).unwrap();
+        for (program, expected) in [
+            ("other/bin/x", Some(vec!["other"])),
+            ("ada/bin/x", Some(vec!["ada/bin"])),
+            ("link/bin/x", Some(vec!["link/bin"])),
+            ("ada/.local/bin/x", Some(vec!["ada/.local/bin", "ada/.local/lib"])),
+            ("ada/.local/lib/x/bin/x", Some(vec!["ada/.local/lib/x"])),
+            ("ada/.pyenv/versions/3/bin/x", Some(vec!["ada/.pyenv/versions/3"])),
+            ("ada/.local/share/uv/python/3/bin/x", Some(vec!["ada/.local/share/uv/python/3"])),
+            ("ada/x", None),
+            ("link/x", None),
+            ("x", None),
+            ("ada/.ssh/x", None),
+            ("ada/.local/state/agent-env/cache/trees/1/bin/x", None),
+            ("cache/trees/1/x", None),
+        ] {
+            let mounts = mounts_without(base.path().join(program).to_str().unwrap(), &state, &private);
+            let seen =
+                mounts.ok().map(|mounts| mounts.iter().map(|mount| mount.target().to_owned()).collect::<Vec<_>>());
+            let expected = expected.map(|all| all.iter().map(|folder| base.path().join(folder)).collect::<Vec<_>>());
+            assert_eq!(seen, expected, "{program}");
+        }
+    }
+
+    #[test]
+    fn homes_are_those_of_people_and_root() {
+        let passwd = "root:x:0:0::/root:/bin/sh\ndaemon:x:1:1::/usr/sbin:\nada:x:1000:1000::/home/ada:/bin/sh\n\
+            odd:x:1001:1001::/:/bin/sh\nnonsense\n";
+        assert_eq!(homes(passwd).collect::<Vec<_>>(), [Path::new("/root"), Path::new("/home/ada")]);
     }
 }
