@@ -3,22 +3,19 @@
 
 use std::{
     io::{BufRead, BufReader},
+    path::Path,
     process::{Child, Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use agentenv_tests::{Deploy, Home, PATIENCE, Process, Processes, PySite, Snapshot, eventually};
 
 use crate::desk::{browser_of, desk, pods};
 
-/// Progress lines of a deploy are its steps; no deploy has more.
-const MOST_STEPS: usize = 60;
-
 /// Starts a deploy, and stops reading at its Nth line of progress: gives the command and whether it got that far.
 fn until_step(home: &Home, env: &str, step: usize) -> (Child, bool) {
     let mut child = home
         .command(["env", "deploy", env])
-        .env("AGENTENV_PROGRESS", "lines")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -43,51 +40,92 @@ fn supervisor(home: &Home) -> Option<Process> {
         .cloned()
 }
 
-/// Kills the supervisor at each of these steps of a deploy; after the next command nothing is left.
+/// What it is, and whether it can be seen by the deploy's folder and processes.
+type Step = (&'static str, fn(&Path, &[Process]) -> bool);
+
+/// What can be seen of a deploy as it comes up, in this order.
+const STEPS: [Step; 9] = [
+    ("its folder", |_, _| true),
+    ("its supervisor", |_, tree| !tree.is_empty()),
+    ("its spawner", |_, tree| tree.iter().any(|process| process.arguments().contains("internal-spawner"))),
+    ("a broker", |_, tree| tree.len() > 2),
+    ("a service's pid 1", |_, tree| tree.len() > 4),
+    ("a site's program", |_, tree| tree.iter().any(|process| process.name.starts_with("python"))),
+    ("its control token", |folder, _| folder.join("control.token").exists()),
+    ("its control socket", |folder, _| folder.join("control.sock").exists()),
+    ("its readiness", |folder, _| {
+        std::fs::read_to_string(folder.join("deploy.json")).is_ok_and(|record| record.contains("\"ready\""))
+    }),
+];
+
+/// Kills the supervisor of a deploy at this step, or who starts it where there is none yet; after the next command nothing is
+/// left.
 #[track_caller]
-fn killed_at(home: &Home, env: &str, steps: impl Iterator<Item = usize>) -> usize {
+fn killed_at(home: &Home, env: &str, (step, is_there): Step) {
     let before = Snapshot::take();
-    let mut done = 0;
-    for step in steps {
-        let (mut child, reached) = until_step(home, env, step);
-        // The first lines come before there is a supervisor.
-        eventually("the deploy has begun, or ended", PATIENCE, || {
-            let ended = child.try_wait().expect("a child").is_some();
-            supervisor(home).map(|supervisor| supervisor.kill_and_wait()).or(ended.then_some(()))
-        });
-        eventually("the command ends", Duration::from_secs(60), || child.try_wait().expect("a child"));
-        home.run(&["env", "list"]).ok();
-        home.assert_idle();
-        before.assert_nothing_left(home);
-        let running = home.run(&["env", "status", "--json"]).json();
-        assert_eq!(running, serde_json::json!([]), "after step {step}");
-        if !reached {
+    let known = home.deploy_ids();
+    let (mut child, _) = until_step(home, env, 0);
+    let start = Instant::now();
+    // Without a pause between two looks: the next step is a millisecond away.
+    loop {
+        assert!(start.elapsed() < PATIENCE, "{step} never came");
+        let Some(id) = home.deploy_ids().into_iter().find(|id| !known.contains(id)) else { continue };
+        let supervisor = supervisor(home);
+        let tree = supervisor.as_ref().map(|supervisor| Processes::all().tree(supervisor.pid)).unwrap_or_default();
+        if is_there(&home.deploy_folder(&id), &tree) {
+            match supervisor {
+                Some(supervisor) => supervisor.kill_and_wait(),
+                None => child.kill().expect("a child can be killed"),
+            }
             break;
         }
-        done += 1;
     }
-    done
+    eventually("the command ends", Duration::from_secs(60), || child.try_wait().expect("a child"));
+    home.run(&["env", "list"]).ok();
+    home.assert_idle();
+    before.assert_nothing_left(home);
+    let running = home.run(&["env", "status", "--json"]).json();
+    assert_eq!(running, serde_json::json!([]), "killed at {step}");
 }
 
 #[test]
 fn row_67_supervisor_killed_at_every_step_of_a_deploy_without_a_browser() {
     let home = pods(&[PySite::new("alpha"), PySite::new("beta")]);
-    let steps = killed_at(&home, "pods", 0..MOST_STEPS);
-    assert!(steps >= 3, "a deploy shows its steps: {steps}");
+    for step in STEPS {
+        killed_at(&home, "pods", step);
+    }
 }
 
 #[test]
 fn row_67_supervisor_killed_at_three_steps_of_a_deploy_with_a_browser() {
     let home = desk();
-    let all = {
-        let child =
-            home.command(["env", "deploy", "desk"]).env("AGENTENV_PROGRESS", "lines").output().expect("deploys");
-        let id = home.deploy_ids().pop().expect("a deploy");
-        home.run(&["env", "close", &id]).ok();
-        String::from_utf8_lossy(&child.stderr).lines().count()
-    };
-    assert!(all >= 3, "a deploy shows its steps: {all}");
-    killed_at(&home, "desk", [all / 3, 2 * all / 3, all - 1].into_iter());
+    let chromium = |_: &Path, tree: &[Process]| tree.iter().any(|process| process.name.starts_with("chrom"));
+    killed_at(&home, "desk", ("a broker", |_, tree| tree.len() > 2));
+    killed_at(&home, "desk", ("its Chromium", chromium));
+    killed_at(&home, "desk", STEPS[8]);
+}
+
+/// Steps are what we thought of; moments are what there is.
+#[test]
+fn row_67_supervisor_killed_at_any_moment() {
+    let home = pods(&[PySite::new("alpha")]);
+    let before = Snapshot::take();
+    for wait_ms in (0..200).step_by(8) {
+        let (mut child, _) = until_step(&home, "pods", 0);
+        // Not a wait for anything: the moment of the kill is the test's input.
+        std::thread::park_timeout(Duration::from_millis(wait_ms));
+        let running = eventually("a supervisor, or the end", PATIENCE, || {
+            let ended = child.try_wait().expect("a child").is_some();
+            supervisor(&home).map(Some).or(ended.then_some(None))
+        });
+        if let Some(supervisor) = running {
+            supervisor.kill_and_wait();
+        }
+        eventually("the command ends", Duration::from_secs(60), || child.try_wait().expect("a child"));
+        home.run(&["env", "list"]).ok();
+        home.assert_idle();
+    }
+    before.assert_nothing_left(&home);
 }
 
 #[test]
@@ -98,9 +136,13 @@ fn row_67_the_starting_command_killed_the_deploy_ends() {
         let (mut child, _) = until_step(&home, "pods", step);
         child.kill().expect("a child can be killed");
         child.wait().expect("a child");
-        eventually("nobody waits for the deploy any more: it ends", PATIENCE, || {
-            home.run(&["env", "list"]).ok();
-            supervisor(&home).is_none().then_some(())
+        eventually("nobody waits for the deploy any more: it ends, unless it was ready", PATIENCE, || {
+            let running = home.run(&["env", "status", "--json"]).json();
+            match running[0]["state"].as_str() {
+                Some("ready") => drop(home.run(&["env", "close", running[0]["deploy"].as_str()?]).ok()),
+                _ => return supervisor(&home).is_none().then_some(()),
+            }
+            None
         });
         home.run(&["env", "list"]).ok();
         home.assert_idle();
