@@ -88,6 +88,7 @@ mod error;
 mod gateway;
 mod guard;
 mod headers;
+mod interim;
 mod life;
 mod limits;
 mod oneshot;

@@ -6,6 +6,8 @@ use std::time::Duration;
 pub(crate) const HEAD_BYTES: usize = 64 * 1024;
 /// Header fields of a head: browsers send about 25.
 pub(crate) const HEAD_FIELDS: usize = 128;
+/// Interim answers (1xx) before an answer: a long operation may say now and then that it goes on.
+pub(crate) const INTERIM_ANSWERS: usize = 256;
 /// The buffer of an HTTP/1 connection: one head, and one read of a body beside it.
 pub(crate) const HTTP1_BUFFER_BYTES: usize = 128 * 1024;
 /// Concurrent streams of an HTTP/2 connection: what browsers assume.

@@ -7,7 +7,10 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-use crate::limits::{HEAD_BYTES, HEAD_FIELDS};
+use crate::{
+    interim::Interim,
+    limits::{HEAD_BYTES, HEAD_FIELDS},
+};
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -21,14 +24,16 @@ pub(crate) enum OneshotError {
 /// Sends the request and reads the answer. The caller limits the time.
 pub(crate) async fn send(
     stream: TcpStream,
-    request: Request<Full<Bytes>>,
+    mut request: Request<Full<Bytes>>,
     limit: usize,
 ) -> Result<Response<Bytes>, OneshotError> {
     let _ = stream.set_nodelay(true);
+    let interim = Interim::default();
+    interim.count(&mut request);
     let (mut sender, connection) = http1::Builder::new()
         .max_header_size(HEAD_BYTES)
         .max_headers(HEAD_FIELDS)
-        .handshake::<_, Full<Bytes>>(TokioIo::new(stream))
+        .handshake::<_, Full<Bytes>>(TokioIo::new(interim.limit(stream)))
         .await?;
     let answer = async {
         let (parts, body) = sender.send_request(request).await?.into_parts();

@@ -20,6 +20,7 @@ use crate::{
     Dial, Limits, Role, Upstream,
     body::Body,
     error::ProxyError,
+    interim::Interim,
     limits::{HEAD_BYTES, HEAD_FIELDS, POOL_IDLE, POOL_IDLE_FOR},
 };
 
@@ -58,6 +59,7 @@ pub(crate) struct Site {
 /// A connection to a service of a site.
 struct Connection {
     sender: SendRequest<Body>,
+    interim: Interim,
     /// The count of cuts when it was made.
     cut: u64,
     /// One of the site's places; kept as long as anything of the connection is.
@@ -134,10 +136,11 @@ impl Sites {
         let mut cuts = site.cuts.subscribe();
         let cut = *cuts.borrow_and_update();
         let stream = self.connect(upstream).await?;
+        let interim = Interim::default();
         let (sender, connection) = http1::Builder::new()
             .max_header_size(HEAD_BYTES)
             .max_headers(HEAD_FIELDS)
-            .handshake(TokioIo::new(stream))
+            .handshake(TokioIo::new(interim.limit(stream)))
             .await
             .map_err(|error| ProxyError::Garbage(upstream.clone(), error))?;
         let held = place.clone();
@@ -150,7 +153,7 @@ impl Sites {
             drop(held);
         };
         tokio::spawn(driver.in_current_span());
-        Ok(Connection { sender, cut, place })
+        Ok(Connection { sender, interim, cut, place })
     }
 }
 

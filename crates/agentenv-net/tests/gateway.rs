@@ -445,6 +445,26 @@ async fn gw_04_events_stream_and_a_site_that_is_down_or_slow_is_named() {
 }
 
 #[tokio::test]
+async fn row_65_interim_answers_come_to_an_end() {
+    let interim = |count: usize| "HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n".repeat(count);
+    let (_never, gone) = watch::channel(false);
+    let shop = Echo::new(move |request| match request.contains("/endless") {
+        true => Reply::Later(interim(300).into(), gone.clone(), Vec::new()),
+        false => Reply::Bytes([interim(200).into_bytes(), ok("there")].concat()),
+    })
+    .await;
+    let deploy = Deploy::with(limits(), shop).await;
+    // Each answer may have some, on one connection too.
+    for _ in 0..2 {
+        let answer = deploy.raw(&get("/website/shop/", HOST, "")).await;
+        assert!(status(&answer) == 200 && answer.ends_with("there"), "{answer}");
+    }
+    assert_eq!(deploy.shop.connections(), 1);
+    let answer = deploy.raw(&get("/website/shop/endless", HOST, "")).await;
+    assert!(status(&answer) == 502 && answer.contains("shop/server"), "{answer}");
+}
+
+#[tokio::test]
 async fn bodies_stream_with_backpressure_both_ways() {
     const SIZE: usize = 8 * 1024 * 1024;
     let shop = Echo::new(|request| {

@@ -120,6 +120,7 @@ impl Sites {
                 Some(connection) => connection,
                 None => self.open(site, upstream).await?,
             };
+            connection.interim.count(&mut request);
             let again = (was_reused && repeatable).then(|| copy(&request));
             let sent = connection.sender.try_send_request(request);
             match self.in_time(upstream, sent, progress).await? {
