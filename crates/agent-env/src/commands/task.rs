@@ -13,7 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{launch::Launcher, run};
 use crate::{
-    output::{Output, print},
+    output::{Output, harmless, print},
     progress::{self, seconds},
     put::store_error,
 };
@@ -35,7 +35,7 @@ pub(crate) async fn run(home: &Home, output: Output, args: TaskRunArgs) -> Resul
     let stop = stop_on_signals(output)?;
     let record = runner.run(task, &stop).await.map_err(|error| run::run_error(&error))?;
     if !output.json {
-        print(&summary(home, &record))?;
+        print(&harmless(&summary(home, &record)))?;
     }
     Ok(record.outcome.unwrap_or(Outcome::InfrastructureError).exit_code().into())
 }
