@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     fs,
+    ops::Range,
     os::unix::fs::MetadataExt,
     path::Path,
     time::{Duration, Instant},
@@ -29,7 +30,7 @@ impl Snapshot {
             if process.state == 'Z' {
                 continue;
             }
-            if is_ours(process, &own) {
+            if may_be_ours(uid(process)) && is_ours(process, &own) {
                 things.insert(format!("process {} {} {}", process.pid, process.start, process.arguments()));
             }
             // Also a namespace that a process holds by a descriptor only.
@@ -82,16 +83,37 @@ fn is_ours(process: &Process, own: &[String]) -> bool {
     let theirs = user(&process.namespaces());
     let elsewhere = theirs.is_some() && theirs != user(own);
     let runs_it = process.program().is_some_and(|file| file.starts_with(&program().display().to_string()));
-    elsewhere || runs_it || process.arguments().contains("internal-s") || uid(process) >= FIRST_SANDBOX_UID
+    elsewhere
+        || runs_it
+        || process.arguments().contains("internal-s")
+        || uid(process) != rustix::process::geteuid().as_raw()
 }
 
-/// Whether a file of this owner may have been made by a deploy of ours.
+/// Whether what has this owner may have been made by a deploy of ours: us, or an id that only our sandboxes have.
 fn may_be_ours(uid: u32) -> bool {
-    uid == rustix::process::geteuid().as_raw() || uid >= FIRST_SANDBOX_UID
+    let own = rustix::process::geteuid();
+    uid == own.as_raw()
+        || if own.is_root() { uid >= FIRST_SANDBOX_UID } else { subordinate(own.as_raw()).contains(&uid) }
 }
 
-/// Ordinary users and services are below.
-const FIRST_SANDBOX_UID: u32 = 100_000;
+/// The first id of root's sandboxes; ordinary users, services and subordinate ids are below.
+const FIRST_SANDBOX_UID: u32 = 524_288;
+
+/// The ids that `/etc/subuid` lends to this user.
+fn subordinate(uid: u32) -> Range<u32> {
+    let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let fields = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let name = fields.into_iter().find(|fields| fields.get(2) == Some(&uid.to_string().as_str()));
+    let name = name.map(|fields| fields[0].to_owned()).unwrap_or_default();
+    let ranges = fs::read_to_string("/etc/subuid").unwrap_or_default();
+    let range = ranges.lines().find_map(|line| {
+        let (user, rest) = line.split_once(':')?;
+        let (first, count) = rest.split_once(':')?;
+        let (first, count): (u32, u32) = (first.parse().ok()?, count.parse().ok()?);
+        (user == name || user == uid.to_string()).then(|| first..first.saturating_add(count))
+    });
+    range.unwrap_or_default()
+}
 
 fn uid(process: &Process) -> u32 {
     let status = fs::read_to_string(format!("/proc/{}/status", process.pid)).unwrap_or_default();
