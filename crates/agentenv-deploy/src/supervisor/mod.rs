@@ -194,12 +194,21 @@ async fn live(prepared: Prepared, starter_gone: OwnedFd) -> Result<(), ControlEr
                 () = terminated() => Ok(()),
             };
             record.state = DeployState::Closing;
-            save(&dir, &record);
             ended
         }
         Err(error) => Err(error),
     };
+    // That it ends is told on disk beside the ending: nobody waits for one of them.
+    let (told, closing) = (dir.clone(), record.clone());
+    let telling = tokio::task::spawn_blocking(move || {
+        if closing.state == DeployState::Closing {
+            save(&told, &closing);
+        }
+    });
     let left = down.all().await;
+    if let Err(error) = telling.await {
+        tracing::error!(%error, "the record cannot be written");
+    }
     let ended = match (ended, left) {
         (Ok(()), Ok(())) => Ok(()),
         (Err(error), Ok(())) | (Ok(()), Err(error)) => Err(error),
