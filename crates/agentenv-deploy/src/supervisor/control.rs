@@ -62,11 +62,12 @@ pub(crate) async fn serve(listener: UnixListener, deploy: Arc<Deploy>) {
         .route("/close", post(close))
         .route("/exec", post(exec))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
-        .with_state(deploy);
+        .with_state(Arc::clone(&deploy));
     loop {
         match listener.accept().await {
             Ok((stream, _)) if is_owner(&stream) => {
                 let service = TowerToHyperService::new(router.clone());
+                let guest = deploy.context.down.guest();
                 tokio::spawn(async move {
                     let connection = hyper::server::conn::http1::Builder::new()
                         .serve_connection(TokioIo::new(stream), service)
@@ -74,6 +75,7 @@ pub(crate) async fn serve(listener: UnixListener, deploy: Arc<Deploy>) {
                     if let Err(error) = connection.await {
                         tracing::debug!(%error, "control connection");
                     }
+                    drop(guest);
                 });
             }
             Ok(_) => tracing::warn!("a process of another user was turned away from the control socket"),

@@ -348,6 +348,11 @@ impl Down {
         })
     }
 
+    /// Held by each connection of the control socket: while there is one, its answer may not be written yet.
+    pub(super) fn guest(&self) -> impl Sized + Send + use<> {
+        self.inner.outcome.subscribe()
+    }
+
     /// Lets those who asked for the end read that it has come.
     pub(crate) async fn farewell(&self) {
         let readers = async {
