@@ -15,7 +15,7 @@ use agentenv_protocol::{
     DeployId, ExitCode, Home, Name,
     control::{ControlError, DeployInfo, DeployState},
 };
-use agentenv_sandbox::liveness::DeployLock;
+use agentenv_sandbox::{liveness::DeployLock, process};
 use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},

@@ -2,7 +2,7 @@
 
 use std::{
     fs, io,
-    os::fd::{AsFd as _, BorrowedFd},
+    os::fd::{AsFd as _, BorrowedFd, RawFd},
     time::{Duration, Instant},
 };
 
@@ -13,7 +13,7 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::spawner::SPAWNER_COMMAND;
+use crate::{kernel, spawner::SPAWNER_COMMAND};
 
 /// One process of this boot: its pid and when it started, in clock ticks after boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -142,6 +142,15 @@ pub fn raise_descriptor_limit() -> io::Result<Option<u64>> {
     Ok(hard)
 }
 
+/// Has everything but the standard streams close on exec, also what this process inherited without knowing. A daemon that
+/// kept a caller's pipe would have whoever reads it wait for the daemon's end.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn keep_descriptors_private() -> io::Result<()> {
+    kernel::close_range_on_exec(3, RawFd::MAX).map_err(Into::into)
+}
+
 /// Waits until the process of a pidfd has ended, at most `limit`.
 pub(crate) fn ended_within(pidfd: BorrowedFd<'_>, limit: Duration) -> bool {
     wait_for(PollFd::new(&pidfd, PollFlags::IN), limit)
@@ -175,6 +184,15 @@ mod tests {
             assert_eq!(parse_stat(&format!("12 ({name}) {rest}")), Some(('S', 4711)), "{name}");
         }
         assert_eq!(parse_stat("12"), None);
+    }
+
+    #[test]
+    fn what_was_inherited_is_not_passed_on() {
+        let (ours, _theirs) = rustix::pipe::pipe().unwrap();
+        let flags = || rustix::io::fcntl_getfd(&ours).unwrap();
+        assert!(!flags().contains(rustix::io::FdFlags::CLOEXEC), "as after an exec by a careless caller");
+        keep_descriptors_private().unwrap();
+        assert!(flags().contains(rustix::io::FdFlags::CLOEXEC));
     }
 
     #[test]
