@@ -15,7 +15,7 @@ use agentenv_protocol::{
     DeployId, ExitCode, Home, Name,
     control::{ControlError, DeployInfo, DeployState},
 };
-use agentenv_sandbox::{liveness::DeployLock, process};
+use agentenv_sandbox::liveness::DeployLock;
 use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
@@ -156,6 +156,9 @@ async fn run(
     progress: &mut (impl FnMut(&str) + Send),
 ) -> Result<DeployInfo, ControlError> {
     let mut command = Command::new("/proc/self/exe");
+    agentenv_sandbox::process::keep_descriptors_private().map_err(|error| {
+        ControlError::infrastructure(format!("the supervisor cannot be kept from this command's descriptors: {error}"))
+    })?;
     // Secrets reach the supervisor by its standard input alone: its environment lies open to the user's other processes.
     for name in request.variables.keys() {
         command.env_remove(name);
