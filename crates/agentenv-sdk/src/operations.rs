@@ -1,6 +1,6 @@
 //! The operations of `website/v1`, and the card.
 
-use std::{future::Future, sync::Arc};
+use std::{future::Future, io, path::PathBuf, sync::Arc};
 
 use agentenv_protocol::{AGENT_CARD_PATH, AgentCard, ErrorKind, SITE_KEY_HEADER, SessionRequest, SiteKey, operation};
 use agentenv_protocol::{DataGet, DataLoad, DataReply};
@@ -16,9 +16,9 @@ use axum::{
 use http::{Method, StatusCode, header};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::json;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OnceCell};
 
-use crate::{Error, Result, SettingsError, Website, error::log, session::Sessions};
+use crate::{Error, Result, SettingsError, Website, error::log, session::Sessions, snapshot};
 
 /// The largest body of `data/load`: a whole site's data with pictures, and still a fraction of `/data`.
 pub const MAX_LOAD_BYTES: usize = 64 * 1024 * 1024;
@@ -31,11 +31,22 @@ pub(crate) struct Served<W> {
     pub(crate) sessions: Sessions,
     /// One change at a time: a load that ran into a reset would survive it.
     change: Mutex<()>,
+    data_dir: PathBuf,
+    /// Whether the state at deploy was taken: at the first ready.
+    sealed: OnceCell<()>,
 }
 
 impl<W> Served<W> {
-    pub(crate) fn new(site: W, sessions: Sessions) -> Self {
-        Self { site: Arc::new(site), sessions, change: Mutex::new(()) }
+    pub(crate) fn new(site: W, sessions: Sessions, data_dir: PathBuf) -> Self {
+        Self { site: Arc::new(site), sessions, change: Mutex::new(()), data_dir, sealed: OnceCell::new() }
+    }
+
+    async fn seal(&self) -> Result<()> {
+        let take = || async {
+            let data_dir = self.data_dir.clone();
+            Ok(tokio::task::spawn_blocking(move || snapshot::seal(&data_dir)).await.map_err(io::Error::other)??)
+        };
+        self.sealed.get_or_try_init(take).await.copied()
     }
 }
 
@@ -116,7 +127,11 @@ async fn wrong_method(method: Method) -> Response {
 }
 
 async fn ready<W: Website>(State(served): State<Arc<Served<W>>>) -> Response {
-    match run(async move { served.site.ready().await }).await {
+    let ready = async move {
+        served.site.ready().await?;
+        served.seal().await
+    };
+    match run(ready).await {
         Ok(()) => Json(json!({})).into_response(),
         // Whatever the reason is, this is how a site that is not ready answers.
         Err(error) => (StatusCode::SERVICE_UNAVAILABLE, Json(error.body())).into_response(),

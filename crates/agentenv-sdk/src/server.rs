@@ -96,7 +96,7 @@ pub async fn app<W: Website>(environment: Environment) -> Result<Router> {
         }
     };
     let site = W::open(settings, &data_dir).await?;
-    let served = Arc::new(Served::new(site, sessions.clone()));
+    let served = Arc::new(Served::new(site, sessions.clone(), data_dir));
     let pages = if W::HAS_PAGES { Arc::clone(&served.site).pages() } else { Router::new() };
     // A fallback and not a merge: whatever the pages are, the operations stand before them.
     Ok(operations::routes(served, key, &card).fallback_service(pages.layer(Extension(sessions))))

@@ -4,7 +4,7 @@ use std::{
     fs::{self, File, FileTimes},
     io,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     thread::{self, JoinHandle},
 };
 
@@ -17,22 +17,43 @@ use crate::{Result, session::OWN_FOLDER};
 
 /// A folder of the data directory that goes back to the state at deploy in a few system calls, however much has changed.
 ///
+/// The state at deploy is what the folder holds when the site is ready for the first time: what an application beside the
+/// server writes while it starts belongs to it (PR-2).
+///
 /// A copy of the folder lies ready beside it; [`Snapshot::restore`] exchanges the two by renaming, then removes the old
 /// folder and makes the next copy in the background. So the data directory holds the folder three times.
 ///
 /// Files are found by path again after a restore: close what is open inside (a database connection) and open it anew.
 /// Another process that keeps the folder open goes on writing to the one that is thrown away.
 #[derive(Debug)]
-pub struct Snapshot {
+pub struct Snapshot(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
     /// What the site works on.
     live: PathBuf,
-    /// Where the copies lie: `state` is never touched again, `next` is about to go live, `old` about to be removed.
+    /// Where the copies lie: `state` is not touched again once `sealed` is there, `next` is about to go live, `old` about to be
+    /// removed.
     copies: PathBuf,
     next: Mutex<Option<Making>>,
 }
 
 /// The making of the next copy.
 type Making = JoinHandle<io::Result<()>>;
+
+/// Every snapshot of this process: a server has one or two.
+static PREPARED: Mutex<Vec<Weak<Inner>>> = Mutex::new(Vec::new());
+
+/// Takes the state at deploy of every folder below the data directory, where that was not done before: the site is ready for
+/// the first time.
+pub(crate) fn seal(data_dir: &Path) -> io::Result<()> {
+    let mut prepared = PREPARED.lock().unwrap_or_else(PoisonError::into_inner);
+    prepared.retain(|inner| inner.strong_count() > 0);
+    let below: Vec<Arc<Inner>> =
+        prepared.iter().filter_map(Weak::upgrade).filter(|inner| inner.live.starts_with(data_dir)).collect();
+    drop(prepared);
+    below.iter().try_for_each(|inner| inner.seal())
+}
 
 impl Snapshot {
     /// Prepares the folder `name` of the data directory: at deploy it is made, `seed` fills it, and that is the state it
@@ -56,16 +77,16 @@ impl Snapshot {
         } else if !live.is_dir() {
             copy(&state, &live)?;
         }
-        let snapshot = Self { live, copies, next: Mutex::new(None) };
+        let inner = Arc::new(Inner { live, copies, next: Mutex::new(None) });
         // `next` may be half made, or be the old folder, if the service died: it is made anew.
-        let making = snapshot.make_next_in_background();
-        *snapshot.next.lock().unwrap_or_else(PoisonError::into_inner) = making;
-        Ok(snapshot)
+        *inner.next() = inner.make_next_in_background();
+        PREPARED.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&inner));
+        Ok(Self(inner))
     }
 
     /// The folder.
     pub fn path(&self) -> &Path {
-        &self.live
+        &self.0.live
     }
 
     /// Takes the folder back to the state at deploy.
@@ -73,7 +94,38 @@ impl Snapshot {
     /// # Errors
     /// The disk fails; the folder is then as it was.
     pub fn restore(&self) -> Result<()> {
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.restore()
+    }
+}
+
+impl Inner {
+    fn next(&self) -> MutexGuard<'_, Option<Making>> {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn seal(&self) -> io::Result<()> {
+        let mut next = self.next();
+        let sealed = self.copies.join("sealed");
+        if sealed.exists() {
+            return Ok(());
+        }
+        let (part, state) = (self.copies.join("part"), self.copies.join("state"));
+        if differs(&self.live, &state)? {
+            // The next copy is being made from what is about to be replaced.
+            if let Some(making) = next.take() {
+                let _ = making.join();
+            }
+            remove(&part)?;
+            copy(&self.live, &part)?;
+            remove(&state)?;
+            fs::rename(&part, &state)?;
+            *next = self.make_next_in_background();
+        }
+        fs::write(sealed, "")
+    }
+
+    fn restore(&self) -> Result<()> {
+        let mut next = self.next();
         let made = next.take().is_some_and(|making| matches!(making.join(), Ok(Ok(()))));
         if !made {
             make_next(&self.copies)?;
@@ -101,7 +153,7 @@ impl Snapshot {
     }
 }
 
-impl Drop for Snapshot {
+impl Drop for Inner {
     fn drop(&mut self) {
         let next = self.next.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(making) = next.take() {
@@ -128,6 +180,35 @@ fn remove(folder: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether a folder is not what was copied from it. A copy keeps lengths and times.
+fn differs(live: &Path, copied: &Path) -> io::Result<bool> {
+    let mut names = 0;
+    for entry in fs::read_dir(live)? {
+        let entry = entry?;
+        let (kind, other) = (entry.file_type()?, copied.join(entry.file_name()));
+        let Ok(beside) = fs::symlink_metadata(&other) else {
+            // Sockets and pipes are not copied.
+            if kind.is_file() || kind.is_dir() || kind.is_symlink() {
+                return Ok(true);
+            }
+            continue;
+        };
+        names += 1;
+        let metadata = entry.metadata()?;
+        let same = if kind.is_dir() {
+            beside.is_dir() && !differs(&entry.path(), &other)?
+        } else if kind.is_symlink() {
+            beside.is_symlink() && fs::read_link(entry.path())? == fs::read_link(&other)?
+        } else {
+            beside.is_file() && metadata.len() == beside.len() && metadata.modified()? == beside.modified()?
+        };
+        if !same {
+            return Ok(true);
+        }
+    }
+    Ok(fs::read_dir(copied)?.count() != names)
 }
 
 /// Copies a folder with the permissions and times of its files. Links stay links; sockets and pipes are left out, for they

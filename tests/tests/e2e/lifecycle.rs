@@ -50,6 +50,19 @@ fn deploys_of_one_env_are_unlimited_and_apart() {
 }
 
 #[test]
+fn a_forgotten_deploy_closes_itself_when_its_time_is_over() {
+    let home = pods(&[PySite::new("alpha")]);
+    let deploy = home.deploy_with("pods", &["--ttl", "2"]);
+    let (processes, id) = (deploy.processes(), deploy.id().to_owned());
+    eventually("the deploy has closed itself", PATIENCE, || {
+        let all = home.run(&["env", "status", "--all", "--json"]).json();
+        let record = all.as_array()?.iter().find(|record| record["deploy"] == json!(id))?.clone();
+        (record["state"] == json!("closed")).then_some(())
+    });
+    deploy.gone(&processes);
+}
+
+#[test]
 fn row_82_a_reset_leaves_nothing_of_the_last_episode() {
     let home = desk();
     let deploy = home.deploy("desk");

@@ -256,7 +256,7 @@ impl Names {
         pods: &[Pod],
         browsers: &[BrowserBox],
         sites: Arc<Sites>,
-    ) -> Result<Arc<Gateway>, ControlError> {
+    ) -> Result<Gateway, ControlError> {
         let failed = |error: io::Error| ControlError::infrastructure(format!("the gateway cannot be started: {error}"));
         let control = ControlToken::random();
         write_secret(&context.dir.control_token(), control.expose()).map_err(failed)?;
@@ -278,9 +278,7 @@ impl Names {
             builder = builder.browser(browser.plan.name.clone());
         }
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
-        let gateway = Arc::new(builder.spawn(listener).map_err(failed)?);
-        context.down.gateway(&gateway);
-        Ok(gateway)
+        builder.spawn(listener).map_err(failed)
     }
 
     fn urls(&self, index: usize) -> Vec<String> {

@@ -49,7 +49,7 @@ pub(crate) struct Deploy {
     pub(super) pods: BTreeMap<Name, Pod>,
     pub(super) browsers: BTreeMap<Name, BrowserBox>,
     pub(super) sites: Arc<Sites>,
-    pub(super) gateway: Arc<Gateway>,
+    pub(super) gateway: Gateway,
     denied: Arc<Denied>,
     pub(super) resets: AtomicU64,
     /// Held by what must not run beside itself: reset and sign-in.
@@ -65,7 +65,7 @@ impl Deploy {
         pods: Vec<Pod>,
         browsers: Vec<BrowserBox>,
         sites: Arc<Sites>,
-        gateway: Arc<Gateway>,
+        gateway: Gateway,
         denied: Arc<Denied>,
     ) -> Self {
         Self {
@@ -230,7 +230,6 @@ struct Inner {
 
 #[derive(Default)]
 struct Parts {
-    gateway: Option<Arc<Gateway>>,
     nets: Vec<BrowserNetHandle>,
     services: Vec<Arc<Supervised>>,
     sandboxes: Vec<Sockets>,
@@ -251,10 +250,6 @@ impl Down {
 
     fn parts(&self) -> std::sync::MutexGuard<'_, Parts> {
         self.inner.parts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn gateway(&self, gateway: &Arc<Gateway>) {
-        self.parts().gateway = Some(Arc::clone(gateway));
     }
 
     pub(crate) fn net(&self, net: BrowserNetHandle) {
@@ -290,9 +285,9 @@ impl Down {
     /// Takes everything down, in order, and proves that nothing is left.
     pub(crate) async fn all(&self) -> Result<(), ControlError> {
         let parts = std::mem::take(&mut *self.parts());
-        let Parts { gateway, nets, services, sandboxes } = parts;
-        // Whoever waits in a request is cut: the deploy's data is gone with it.
-        drop((gateway, nets));
+        let Parts { nets, services, sandboxes } = parts;
+        // Whoever waits in a request is cut: the deploy's data is gone with it. The gateway ends with this process.
+        drop(nets);
         join_all(services.iter().map(|service| service.stop())).await;
         // One socket alone would keep a namespace alive.
         self.dialer.clear();

@@ -47,6 +47,45 @@ fn a_folder_goes_back_as_often_as_asked() {
 }
 
 #[test]
+fn the_state_at_deploy_is_that_of_the_first_ready() {
+    let data = tempfile::tempdir().unwrap();
+    let snapshot = Snapshot::prepare(data.path(), "db", seed).unwrap();
+    // An application beside the server makes its tables while it starts.
+    fs::write(snapshot.path().join("tables"), "made").unwrap();
+    fs::write(snapshot.path().join("sub/b.txt"), "migrated").unwrap();
+    seal(data.path()).unwrap();
+    let at_deploy = tree(snapshot.path());
+    assert_eq!(at_deploy.len(), 4);
+    for round in 0..3 {
+        fs::write(snapshot.path().join("loaded"), "row").unwrap();
+        fs::remove_file(snapshot.path().join("tables")).unwrap();
+        // A later ready, also of a restarted service, takes nothing.
+        seal(data.path()).unwrap();
+        snapshot.restore().unwrap();
+        assert_eq!(tree(snapshot.path()), at_deploy, "round {round}");
+    }
+    fs::write(snapshot.path().join("loaded"), "row").unwrap();
+    drop(snapshot);
+    let snapshot = Snapshot::prepare(data.path(), "db", |_| Err(Error::internal("seeded twice"))).unwrap();
+    seal(data.path()).unwrap();
+    snapshot.restore().unwrap();
+    assert_eq!(tree(snapshot.path()), at_deploy);
+}
+
+#[test]
+fn a_folder_that_nobody_touched_is_not_copied_again() {
+    let data = tempfile::tempdir().unwrap();
+    let snapshot = Snapshot::prepare(data.path(), "db", seed).unwrap();
+    let state = data.path().join(".agentenv/snapshots/db/state");
+    assert!(!differs(snapshot.path(), &state).unwrap());
+    fs::write(snapshot.path().join("a.txt"), "b").unwrap();
+    assert!(differs(snapshot.path(), &state).unwrap(), "of the same length, at another time");
+    // Of other data directories nothing is taken.
+    seal(Path::new("/nonexistent")).unwrap();
+    assert!(!data.path().join(".agentenv/snapshots/db/sealed").exists());
+}
+
+#[test]
 fn a_restarted_service_keeps_its_folder_and_the_state_at_deploy() {
     let data = tempfile::tempdir().unwrap();
     let at_deploy = {
@@ -96,8 +135,8 @@ fn restoring_takes_as_long_after_little_as_after_much() {
                     fs::write(snapshot.path().join(format!("new-{file}")), "x".repeat(100)).unwrap();
                 }
                 // The background's part is done before the clock starts: an episode lasts longer than a copy.
-                snapshot.next.lock().unwrap().take().unwrap().join().unwrap().unwrap();
-                *snapshot.next.lock().unwrap() = thread::Builder::new().spawn(|| Ok(())).ok();
+                snapshot.0.next.lock().unwrap().take().unwrap().join().unwrap().unwrap();
+                *snapshot.0.next.lock().unwrap() = thread::Builder::new().spawn(|| Ok(())).ok();
                 let start = Instant::now();
                 snapshot.restore().unwrap();
                 start.elapsed()
