@@ -97,6 +97,7 @@ mod site_client;
 mod sites;
 mod stall;
 mod upstream;
+mod write_through;
 
 pub use addresses::AddressBook;
 pub use authority::{Authority, AuthorityError};

@@ -192,9 +192,7 @@ impl Deploy {
         };
         Err(ControlError::infrastructure(died).hint("the deploy has ended; deploy it again"))
     }
-}
 
-impl Deploy {
     /// Resolves when the deploy's record is gone: no command can find the deploy any more, so nothing else would end it.
     async fn forgotten(&self) {
         let record = self.context.dir.record();
