@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{DeployId, ErrorKind, ExitCode, HostPattern, Name, SandboxName};
+use crate::{DeployId, ErrorKind, ExitCode, HostPattern, Name, SandboxName, TrafficRing};
 
 /// Where a deploy is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,8 +63,8 @@ pub struct DeployInfo {
     pub browsers: Vec<BrowserInfo>,
     /// Its computers.
     pub computers: Vec<BrowserInfo>,
-    /// Its captures.
-    pub captures: Vec<Value>,
+    /// Its captures, as they were when it got ready: one ring a website, where it captures.
+    pub captures: Vec<TrafficRing>,
     /// What people should know.
     pub warnings: Vec<String>,
     /// From the command to ready, in milliseconds.
@@ -107,6 +107,9 @@ pub struct DeployStatus {
     pub services: BTreeMap<SandboxName, ServiceStatus>,
     /// Resets so far.
     pub resets: u64,
+    /// Its captures, as they are.
+    #[serde(default)]
+    pub captures: Vec<TrafficRing>,
 }
 
 /// One service or browser.

@@ -13,6 +13,13 @@ pub struct IdError {
     accepted: &'static str,
 }
 
+impl IdError {
+    /// Says that `text` is not `what`, and what is.
+    pub(crate) fn new(text: &str, what: &'static str, accepted: &'static str) -> Self {
+        Self { text: text.to_owned(), what, accepted }
+    }
+}
+
 macro_rules! id {
     ($(#[$doc:meta])* $type:ident, $what:literal, $accepted:literal, $check:expr) => {
         $(#[$doc])*
@@ -27,7 +34,7 @@ macro_rules! id {
                 if check(text) {
                     Ok(Self(text.to_owned()))
                 } else {
-                    Err(IdError { text: text.to_owned(), what: $what, accepted: $accepted })
+                    Err(IdError::new(text, $what, $accepted))
                 }
             }
 

@@ -13,6 +13,7 @@ mod ids;
 #[cfg(test)]
 mod schema;
 mod token;
+mod traffic;
 mod website;
 
 pub use card::{AgentCard, AgentExtension, AgentInterface, Capabilities, WebsiteParams};
@@ -21,6 +22,10 @@ pub use home::{CACHE_ENV, HOME_ENV, Home};
 pub use host::{HostError, HostName, HostPattern};
 pub use ids::{ArtifactId, DeployId, Digest, IdError, Name, RunId, SandboxName, UniverseId};
 pub use token::{AgentToken, ControlToken, SiteKey};
+pub use traffic::{
+    CaptureGap, CaptureId, CaptureState, TrafficCapture, TrafficCaptureListing, TrafficRing, TrafficService,
+    serves_traffic, traffic_extension,
+};
 pub use website::{
     AGENT_CARD_PATH, CONTROL_TOKEN_HEADER, Cookie, DataGet, DataLoad, DataReply, ErrorBody, ErrorKind,
     LocalStorageItem, OriginState, PCAP_MEDIA_TYPE, SITE_KEY_ENV, SITE_KEY_HEADER, SameSite, SessionRequest,

@@ -6,8 +6,8 @@ use std::{borrow::Cow, fs, path::PathBuf};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema, schema_for};
 
 use crate::{
-    AgentCard, DataGet, DataLoad, DataReply, DeployId, ErrorBody, HostName, HostPattern, Name, SessionRequest,
-    SessionState, WebsiteParams, control::DeployInfo,
+    AgentCard, CaptureId, DataGet, DataLoad, DataReply, DeployId, ErrorBody, HostName, HostPattern, Name,
+    SessionRequest, SessionState, TrafficCaptureListing, WebsiteParams, control::DeployInfo,
 };
 
 /// Every published schema, by the name of its file: `NAME.schema.json`.
@@ -22,6 +22,7 @@ fn schemas() -> Vec<(&'static str, Schema)> {
         ("session-state", schema_for!(SessionState)),
         ("error", schema_for!(ErrorBody)),
         ("deploy", schema_for!(DeployInfo)),
+        ("traffic-capture-listing", schema_for!(TrafficCaptureListing)),
     ]
 }
 
@@ -39,6 +40,7 @@ macro_rules! text_schema {
 }
 
 text_schema!(Name, "^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$", "The name of an env, a website, a browser or a service");
+text_schema!(CaptureId, "^[a-z]([a-z0-9-]{0,61}[a-z0-9])?\\.[1-9][0-9]*\\.pcap$", "The id of a capture file");
 text_schema!(DeployId, "^d-[0-9a-f]{12}$", "The id of a deploy");
 text_schema!(HostName, "^[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?$", "A host name: lower-case A-labels, never an address");
 text_schema!(

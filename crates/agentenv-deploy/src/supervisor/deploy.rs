@@ -103,6 +103,7 @@ impl Deploy {
             info: self.info(),
             services,
             resets: self.resets.load(Ordering::Relaxed),
+            captures: Vec::new(),
         }
     }
 
