@@ -58,7 +58,8 @@ pub use env::{
 pub use multi::{MemberFile, MemberTarget, MultiFile, resolve_multi};
 pub use parse::{EnvFile, FileSpec, Flags, MAX_ENV_FILE_BYTES, parse_env, parse_env_with_flags};
 pub use plan::{
-    Abilities, Plan, PlanInput, PlannedBrowser, PlannedService, PlannedWebsite, Program, Role, plan, resolve_settings,
+    Abilities, CaptureOptions, Plan, PlanInput, PlannedBrowser, PlannedService, PlannedWebsite, Program, Role, plan,
+    resolve_settings,
 };
 pub use problem::{Place, Problem, Problems};
 pub use reference::{EnvVariable, Reference, ReferenceError, SettingName, SettingValue};

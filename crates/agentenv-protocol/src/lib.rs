@@ -23,8 +23,9 @@ pub use host::{HostError, HostName, HostPattern};
 pub use ids::{ArtifactId, DeployId, Digest, IdError, Name, RunId, SandboxName, UniverseId};
 pub use token::{AgentToken, ControlToken, SiteKey};
 pub use traffic::{
-    CaptureGap, CaptureId, CaptureState, TrafficCapture, TrafficCaptureListing, TrafficRing, TrafficService,
-    serves_traffic, traffic_extension,
+    CAPTURE_FILE_MB, CAPTURE_FILE_MB_DEFAULT, CAPTURE_FILES, CAPTURE_FILES_DEFAULT, CaptureGap, CaptureId,
+    CaptureState, TrafficCapture, TrafficCaptureListing, TrafficRing, TrafficService, serves_traffic,
+    traffic_extension,
 };
 pub use website::{
     AGENT_CARD_PATH, CONTROL_TOKEN_HEADER, Cookie, DataGet, DataLoad, DataReply, ErrorBody, ErrorKind,

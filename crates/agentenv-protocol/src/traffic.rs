@@ -7,11 +7,20 @@
 //!
 //! Both need the control token. A file may be asked for in parts (`Range`, `If-Range`). One that was rotated away answers 410.
 
-use std::{fmt, net::Ipv4Addr, str::FromStr};
+use std::{fmt, net::Ipv4Addr, ops::RangeInclusive, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{AgentCard, AgentExtension, IdError, Name, TRAFFIC_EXTENSION};
+
+/// How many files a ring may have: of one alone nothing would be left at each rotation.
+pub const CAPTURE_FILES: RangeInclusive<u32> = 2..=1000;
+/// How many files a ring has where nobody says (CAP-3).
+pub const CAPTURE_FILES_DEFAULT: u32 = 10;
+/// How long a file of a ring may get, in MB of 10^6 bytes: what readers of pcap files still open at once.
+pub const CAPTURE_FILE_MB: RangeInclusive<u32> = 1..=1000;
+/// How long a file gets where nobody says, in MB of 10^6 bytes (CAP-3).
+pub const CAPTURE_FILE_MB_DEFAULT: u32 = 20;
 
 /// The id of a capture file within its deploy: `shop.12.pcap` is generation 12 of the ring of website `shop`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -1,11 +1,11 @@
 //! `env deploy`, and the making of deploys for tasks and checks: store, plan and supervisor joined.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, ops::RangeInclusive, path::PathBuf, sync::Arc, time::Duration};
 
 use agentenv_deploy::{DeployDir, StartRequest};
-use agentenv_model::{Abilities, EnvRef, EnvVersion, Plan, PlanInput, Reference, SettingValue, plan};
+use agentenv_model::{Abilities, CaptureOptions, EnvRef, EnvVersion, Plan, PlanInput, Reference, SettingValue, plan};
 use agentenv_protocol::{
-    DeployId, ExitCode, Home, Name,
+    CAPTURE_FILE_MB, CAPTURE_FILES, DeployId, ExitCode, Home, Name,
     control::{ControlError, DeployInfo},
 };
 use agentenv_store::{Holder, Store};
@@ -42,13 +42,24 @@ pub(crate) struct DeployArgs {
     /// Record every packet of the websites
     #[arg(long)]
     capture_traffic: bool,
+    /// How many files are kept of each website; 10 without it
+    #[arg(long, value_name = "FILES", requires = "capture_traffic", value_parser = within(&CAPTURE_FILES))]
+    capture_files: Option<u32>,
+    /// How long each of them gets, in MB; 20 without it
+    #[arg(long, value_name = "MB", requires = "capture_traffic", value_parser = within(&CAPTURE_FILE_MB))]
+    capture_file_mb: Option<u32>,
+}
+
+/// Takes what is in the range, and says the range of what is not.
+fn within(range: &RangeInclusive<u32>) -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(i64::from(*range.start())..=i64::from(*range.end()))
 }
 
 /// What of a deploy its env does not say.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wishes {
     pub(crate) provider: Option<String>,
-    pub(crate) capture_traffic: bool,
+    pub(crate) capture_traffic: Option<CaptureOptions>,
     pub(crate) ready_timeout_s: Option<u32>,
     pub(crate) ttl: Option<Duration>,
 }
@@ -59,7 +70,7 @@ pub(crate) async fn deploy(home: &Home, output: Output, args: &DeployArgs) -> Re
     let launcher = Launcher::new(home.clone());
     let wishes = Wishes {
         provider: args.provider.clone(),
-        capture_traffic: args.capture_traffic,
+        capture_traffic: args.capture_traffic.then(|| CaptureOptions::new(args.capture_files, args.capture_file_mb)),
         ready_timeout_s: args.ready_timeout,
         ttl: args.ttl.map(Duration::from_secs),
     };
@@ -108,7 +119,7 @@ impl Launcher {
 
     /// Plans a deploy of one website that need not be stored.
     pub(crate) fn plan_alone(env: EnvVersion, wishes: &Wishes) -> Result<Plan, ControlError> {
-        let input = PlanInput { env, members: Vec::new(), abilities: abilities(wishes)?, capture_traffic: false };
+        let input = PlanInput { env, members: Vec::new(), abilities: abilities(wishes)?, capture_traffic: None };
         planned(&input, wishes)
     }
 
@@ -232,7 +243,7 @@ fn env_ref(step: &DeployEnv) -> EnvRef {
 fn wishes(step: &DeployEnv) -> Wishes {
     Wishes {
         provider: step.provider.clone(),
-        capture_traffic: step.capture_traffic,
+        capture_traffic: step.capture_traffic.then(CaptureOptions::default),
         ready_timeout_s: step.ready_timeout.map(|timeout| u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX)),
         ttl: None,
     }

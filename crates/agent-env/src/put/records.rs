@@ -1,6 +1,6 @@
 //! Stored records as the model takes them.
 
-use agentenv_model::{Abilities, EnvRecord, EnvRef, EnvSpec, EnvVersion, PlanInput};
+use agentenv_model::{Abilities, CaptureOptions, EnvRecord, EnvRef, EnvSpec, EnvVersion, PlanInput};
 use agentenv_protocol::control::ControlError;
 use agentenv_store::{Store, StoreError, StoredEnv};
 
@@ -30,7 +30,7 @@ pub(crate) async fn plan_input(
     store: &Store,
     env: &EnvRef,
     abilities: Abilities,
-    capture_traffic: bool,
+    capture_traffic: Option<CaptureOptions>,
 ) -> Result<PlanInput, ControlError> {
     let env = get_version(store, env).await?;
     let mut members = Vec::new();

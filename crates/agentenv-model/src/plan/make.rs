@@ -2,7 +2,7 @@
 
 use agentenv_protocol::{HostPattern, Name};
 
-use super::{Abilities, Plan, PlanInput, PlannedBrowser, PlannedService, PlannedWebsite, Program, Role};
+use super::{Abilities, Plan, PlanInput, PlannedBrowser, PlannedService, PlannedWebsite, Program, Role, captures};
 use crate::{
     BrowserSpec, Claim, ComputerSpec, EnvSpec, EnvVersion, FrontendSpec, Member, NetworkSpec, Place, Problem, Problems,
     Reference, ServiceSpec, SettingValue, WebsiteSource, WebsiteSpec, check_claims, claims_of,
@@ -24,6 +24,7 @@ pub fn plan(input: &PlanInput) -> Result<Plan, Problems> {
         websites: Vec::new(),
         browsers: Vec::new(),
         site_table: Vec::new(),
+        captures: input.capture_traffic,
         warnings: Vec::new(),
     };
     match &input.env.spec {
@@ -45,7 +46,9 @@ pub fn plan(input: &PlanInput) -> Result<Plan, Problems> {
             plan.versions.dedup();
         }
     }
-    planning.check_captures(input, &plan);
+    for (message, hint) in captures::refusals(input) {
+        planning.refuse(&input.env.name, message, hint);
+    }
     planning.check_names(&input.env.name, &plan);
     plan.site_table = site_table(&planning.claims);
     Problems::check(plan, planning.problems)
@@ -161,19 +164,6 @@ impl Planning<'_> {
                 let what = format!("a setting is `{reference}`, a stored secret");
                 self.lacks(&env.name, &what, "accepted for now: a variable of the deploying command, `env:NAME`");
             }
-        }
-    }
-
-    fn check_captures(&mut self, input: &PlanInput, plan: &Plan) {
-        if !input.capture_traffic {
-            return;
-        }
-        if plan.websites.is_empty() && self.problems.is_empty() {
-            self.refuse(&input.env.name, "traffic capture was asked for, and it has no website", "leave it out");
-        }
-        if !self.abilities.captures {
-            let hint = "deploy it without `--capture-traffic`; captures come with a later version of agent-env";
-            self.lacks(&input.env.name, "traffic capture was asked for", hint);
         }
     }
 

@@ -1,5 +1,6 @@
 //! The plan of a deploy: plain data that a provider makes real. All rules are here, and no I/O.
 
+mod captures;
 mod make;
 mod settings;
 
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{EnvVersion, SettingName, SettingValue, Size, StartTab};
 
+pub use captures::CaptureOptions;
 pub use make::plan;
 pub use settings::resolve_settings;
 
@@ -22,8 +24,8 @@ pub struct PlanInput {
     pub members: Vec<EnvVersion>,
     /// What the provider can do.
     pub abilities: Abilities,
-    /// Whether every packet of the websites is to be recorded (CAP-1).
-    pub capture_traffic: bool,
+    /// How every packet of the websites is to be recorded, where it is (CAP-1).
+    pub capture_traffic: Option<CaptureOptions>,
 }
 
 /// What a provider can do: each difference between providers, by name (PV-4).
@@ -33,7 +35,7 @@ pub struct Abilities {
     pub provider: String,
     /// Website envs that are images.
     pub images: bool,
-    /// Captures.
+    /// Captures: websites have network namespaces of their own.
     pub captures: bool,
     /// Live sites.
     pub live_sites: bool,
@@ -51,7 +53,7 @@ impl Abilities {
         Self {
             provider: "sandbox".to_owned(),
             images: false,
-            captures: false,
+            captures: true,
             live_sites: false,
             computers: false,
             networks: false,
@@ -78,6 +80,8 @@ pub struct Plan {
     pub browsers: Vec<PlannedBrowser>,
     /// The names of the synthetic sites that store some, who wins first. Sites that take their card's are added at deploy.
     pub site_table: Vec<SiteTableEntry>,
+    /// How every packet of the websites is recorded, where it is.
+    pub captures: Option<CaptureOptions>,
     /// What people should know.
     pub warnings: Vec<String>,
 }
