@@ -1,4 +1,4 @@
-//! Artifacts: stored files of a run, and universes, which are sets of them.
+//! Artifacts: stored files of a run, or of a deploy outside any run.
 
 use std::{
     fs::File,
@@ -6,19 +6,29 @@ use std::{
     path::PathBuf,
 };
 
-use agentenv_protocol::{ArtifactId, Digest, RunId, UniverseId};
-use serde::Serialize;
-use serde_json::Value;
+use agentenv_protocol::{ArtifactId, Digest, UniverseId};
 use sqlx::{Row as _, sqlite::SqliteRow};
 
 use crate::{
-    Store, StoreError, beneath,
+    Holder, Store, StoreError, beneath,
     blobs::{BlobKind, Measure, Measuring},
-    store::{document, now},
+    references::holder_of,
+    store::now,
 };
 
 /// The longest artifact: far above a capture's ring, far below a disk.
 pub const MAX_ARTIFACT_BYTES: u64 = 8 * 1024 * 1024 * 1024;
+
+/// A query for artifacts, with the columns in the order in which they are read.
+macro_rules! artifacts {
+    ($condition:literal) => {
+        concat!(
+            "select id, run, deploy, universe, name, media_type, size, sha256, sensitive, created_at from artifacts ",
+            $condition
+        )
+    };
+}
+pub(crate) use artifacts;
 
 /// What an artifact is about to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,15 +62,24 @@ pub enum ArtifactSource {
         /// The file, relative to it.
         path: PathBuf,
     },
+    /// The first bytes of an open file.
+    File {
+        /// The file.
+        file: File,
+        /// How many.
+        bytes: u64,
+        /// What errors call it.
+        path: PathBuf,
+    },
 }
 
 /// A stored file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Artifact {
     /// Id.
     pub id: ArtifactId,
-    /// The run that it is of.
-    pub run: RunId,
+    /// Whose it is.
+    pub holder: Holder,
     /// The set that it belongs to.
     pub universe: Option<UniverseId>,
     /// Name.
@@ -77,37 +96,29 @@ pub struct Artifact {
     pub created_at: String,
 }
 
-/// A set of artifacts of a run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Universe {
-    /// Id.
-    pub id: UniverseId,
-    /// The run that it is of.
-    pub run: RunId,
-    /// Grows by one at every change of the document.
-    pub revision: u64,
-    /// The set's own document.
-    pub document: Value,
-    /// Its artifacts, in the order in which they were stored.
-    pub artifacts: Vec<Artifact>,
-}
-
 impl Store {
-    /// Stores a file as an artifact of a run, whole and on disk when this returns.
+    /// Stores a file as an artifact, whole and on disk when this returns. From then on it is in its universe.
     pub async fn put_artifact(
         &self,
-        run: &RunId,
+        holder: &Holder,
         artifact: NewArtifact,
         source: ArtifactSource,
     ) -> Result<Artifact, StoreError> {
         let _hold = self.hold().await?;
         let measure = match source {
             ArtifactSource::Bytes(bytes) => self.put_bytes(bytes).await?,
-            ArtifactSource::Beneath { folder, path } => self.put_file(folder, path).await?,
+            ArtifactSource::Beneath { folder, path } => {
+                let whole = folder.join(&path);
+                self.put_file(whole, move || beneath::open(&folder, &path)).await?
+            }
+            ArtifactSource::File { bytes, path, .. } if bytes > MAX_ARTIFACT_BYTES => {
+                return Err(StoreError::TooLong { path, size: bytes, limit: MAX_ARTIFACT_BYTES });
+            }
+            ArtifactSource::File { file, bytes, path } => self.put_file(path, move || Ok((file, bytes))).await?,
         };
         let artifact = Artifact {
             id: ArtifactId::random(),
-            run: run.clone(),
+            holder: holder.clone(),
             universe: artifact.universe,
             name: artifact.name,
             media_type: artifact.media_type,
@@ -131,19 +142,24 @@ impl Store {
         Ok(measure)
     }
 
-    async fn put_file(&self, folder: PathBuf, path: PathBuf) -> Result<Measure, StoreError> {
-        let whole = folder.join(&path);
+    async fn put_file(
+        &self,
+        path: PathBuf,
+        open: impl FnOnce() -> Result<(File, u64), StoreError> + Send + 'static,
+    ) -> Result<Measure, StoreError> {
+        let at = path.clone();
         let opened = move || {
-            let (mut file, size) = beneath::open(&folder, &path)?;
+            let (mut file, size) = open()?;
             let mut measuring = Measuring::default();
-            copy_exactly(&mut file, size, &folder.join(&path), &mut measuring)?;
+            file.rewind().map_err(|error| StoreError::io(&at, error))?;
+            copy_exactly(&mut file, size, &at, &mut measuring)?;
             Ok((file, measuring.finish()))
         };
-        let (mut file, measure) = self.blocking(whole.clone(), opened).await?;
+        let (mut file, measure) = self.blocking(path.clone(), opened).await?;
         let size = measure.size;
         let produce = move |out: &mut dyn Write| {
-            file.rewind().map_err(|error| StoreError::io(&whole, error))?;
-            copy_exactly(&mut file, size, &whole, out)
+            file.rewind().map_err(|error| StoreError::io(&path, error))?;
+            copy_exactly(&mut file, size, &path, out)
         };
         self.blobs.put(BlobKind::Artifact, &measure, produce).await?;
         Ok(measure)
@@ -151,12 +167,14 @@ impl Store {
 
     async fn insert_artifact(&self, artifact: &Artifact) -> Result<(), StoreError> {
         let mut transaction = self.begin().await?;
+        let (run, deploy) = artifact.holder.ids();
         let done = sqlx::query(
-            "insert into artifacts (id, run, universe, name, media_type, size, sha256, sensitive, created_at) \
-             select ?1, id, ?3, ?4, ?5, ?6, ?7, ?8, ?9 from runs where id = ?2",
+            "insert into artifacts (id, run, deploy, universe, name, media_type, size, sha256, sensitive, created_at) \
+             select ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10 where ?2 is null or exists (select 1 from runs where id = ?2)",
         )
         .bind(artifact.id.as_str())
-        .bind(artifact.run.as_str())
+        .bind(run)
+        .bind(deploy)
         .bind(artifact.universe.as_ref().map(UniverseId::as_str))
         .bind(&artifact.name)
         .bind(&artifact.media_type)
@@ -173,34 +191,47 @@ impl Store {
             (_, error) => self.database(error),
         })?;
         if done.rows_affected() == 0 {
-            return Err(StoreError::NoRun(artifact.run.clone()));
+            return Err(self.missing(&artifact.holder));
         }
         self.commit(transaction).await
     }
 
     /// Reads what is on record about an artifact.
     pub async fn get_artifact(&self, id: &ArtifactId) -> Result<Artifact, StoreError> {
-        let row = sqlx::query(
-            "select id, run, universe, name, media_type, size, sha256, sensitive, created_at from artifacts where id = ?1",
-        )
-        .bind(id.as_str())
-        .fetch_optional(&self.pool)
-        .await
-        .map_err(|error| self.database(error))?;
+        let row = sqlx::query(artifacts!("where id = ?1"))
+            .bind(id.as_str())
+            .fetch_optional(&self.pool)
+            .await
+            .map_err(|error| self.database(error))?;
         self.artifact(&row.ok_or_else(|| StoreError::NoArtifact(id.clone()))?)
     }
 
-    /// Lists a run's artifacts in the order in which they were stored.
-    pub async fn list_artifacts(&self, run: &RunId) -> Result<Vec<Artifact>, StoreError> {
-        let rows = sqlx::query(
-            "select id, run, universe, name, media_type, size, sha256, sensitive, created_at from artifacts \
-             where run = ?1 order by rowid",
-        )
-        .bind(run.as_str())
-        .fetch_all(&self.pool)
-        .await
-        .map_err(|error| self.database(error))?;
+    /// Lists a run's or a deploy's artifacts in the order in which they were stored.
+    pub async fn list_artifacts(&self, holder: &Holder) -> Result<Vec<Artifact>, StoreError> {
+        match holder {
+            Holder::Run(run) => self.artifacts_of(artifacts!("where run = ?1 order by rowid"), run.as_str()).await,
+            Holder::Deploy(deploy) => {
+                self.artifacts_of(artifacts!("where deploy = ?1 order by rowid"), deploy.as_str()).await
+            }
+        }
+    }
+
+    /// Reads the artifacts that a query of [`artifacts`] finds.
+    pub(crate) async fn artifacts_of(&self, query: &'static str, id: &str) -> Result<Vec<Artifact>, StoreError> {
+        let rows = sqlx::query(query).bind(id).fetch_all(&self.pool).await.map_err(|error| self.database(error))?;
         rows.iter().map(|row| self.artifact(row)).collect()
+    }
+
+    /// Forgets an artifact, such as one that a longer one replaces; its bytes go with the next [`Store::gc`]. One that is not
+    /// there is forgotten already.
+    pub async fn remove_artifact(&self, id: &ArtifactId) -> Result<(), StoreError> {
+        let mut transaction = self.begin().await?;
+        sqlx::query("delete from artifacts where id = ?1")
+            .bind(id.as_str())
+            .execute(&mut *transaction)
+            .await
+            .map_err(|error| self.database(error))?;
+        self.commit(transaction).await
     }
 
     /// Writes an artifact's bytes to a file, checking their digest.
@@ -215,77 +246,22 @@ impl Store {
         found.ok_or_else(|| StoreError::io(path, io::ErrorKind::NotFound.into()))
     }
 
-    /// Makes an empty universe of a run.
-    pub async fn create_universe(&self, run: &RunId, document: &Value) -> Result<UniverseId, StoreError> {
-        let id = UniverseId::random();
-        let mut transaction = self.begin().await?;
-        let done = sqlx::query(
-            "insert into universes (id, run, revision, document) select ?1, id, 1, ?3 from runs where id = ?2",
-        )
-        .bind(id.as_str())
-        .bind(run.as_str())
-        .bind(document.to_string())
-        .execute(&mut *transaction)
-        .await
-        .map_err(|error| self.database(error))?;
-        if done.rows_affected() == 0 {
-            return Err(StoreError::NoRun(run.clone()));
-        }
-        self.commit(transaction).await?;
-        Ok(id)
-    }
-
-    /// Replaces a universe's document.
-    pub async fn update_universe(&self, id: &UniverseId, document: &Value) -> Result<(), StoreError> {
-        let mut transaction = self.begin().await?;
-        let done = sqlx::query("update universes set revision = revision + 1, document = ?2 where id = ?1")
-            .bind(id.as_str())
-            .bind(document.to_string())
-            .execute(&mut *transaction)
-            .await
-            .map_err(|error| self.database(error))?;
-        if done.rows_affected() == 0 {
-            return Err(StoreError::NoUniverse(id.clone()));
-        }
-        self.commit(transaction).await
-    }
-
-    /// Reads a universe and its artifacts.
-    pub async fn get_universe(&self, id: &UniverseId) -> Result<Universe, StoreError> {
-        let fail = |error| self.database(error);
-        let row = sqlx::query("select run, revision, document from universes where id = ?1")
-            .bind(id.as_str())
-            .fetch_optional(&self.pool)
-            .await
-            .map_err(fail)?
-            .ok_or_else(|| StoreError::NoUniverse(id.clone()))?;
-        let what = || format!("artifact universe `{id}`");
-        let run: String = row.try_get(0).map_err(fail)?;
-        let run = RunId::parse(&run).map_err(|source| StoreError::RecordId { what: what(), source })?;
-        let revision: i64 = row.try_get(1).map_err(fail)?;
-        let text: String = row.try_get(2).map_err(fail)?;
-        let mut artifacts = self.list_artifacts(&run).await?;
-        artifacts.retain(|artifact| artifact.universe.as_ref() == Some(id));
-        let document = document(what, &text)?;
-        Ok(Universe { id: id.clone(), run, revision: revision.unsigned_abs(), document, artifacts })
-    }
-
     fn artifact(&self, row: &SqliteRow) -> Result<Artifact, StoreError> {
         let fail = |error| self.database(error);
         let text = |column: usize| row.try_get::<String, _>(column).map_err(fail);
         let id = text(0)?;
         let bad = |source| StoreError::RecordId { what: format!("artifact `{id}`"), source };
-        let universe: Option<String> = row.try_get(2).map_err(fail)?;
+        let universe: Option<String> = row.try_get(3).map_err(fail)?;
         Ok(Artifact {
             id: ArtifactId::parse(&id).map_err(bad)?,
-            run: RunId::parse(&text(1)?).map_err(bad)?,
+            holder: holder_of(row.try_get(1).map_err(fail)?, row.try_get(2).map_err(fail)?).map_err(bad)?,
             universe: universe.map(|id| UniverseId::parse(&id)).transpose().map_err(bad)?,
-            name: text(3)?,
-            media_type: text(4)?,
-            size: row.try_get::<i64, _>(5).map_err(fail)?.unsigned_abs(),
-            sha256: Digest::parse(&text(6)?).map_err(bad)?,
-            sensitive: row.try_get(7).map_err(fail)?,
-            created_at: text(8)?,
+            name: text(4)?,
+            media_type: text(5)?,
+            size: row.try_get::<i64, _>(6).map_err(fail)?.unsigned_abs(),
+            sha256: Digest::parse(&text(7)?).map_err(bad)?,
+            sensitive: row.try_get(8).map_err(fail)?,
+            created_at: text(9)?,
         })
     }
 }

@@ -113,6 +113,9 @@ pub enum StoreError {
     /// No universe has this id.
     #[error("there is no artifact universe `{0}`")]
     NoUniverse(UniverseId),
+    /// A universe of this id is somebody else's.
+    #[error("artifact universe `{0}` belongs to another run or deploy")]
+    UniverseTaken(UniverseId),
     /// What is to be an artifact is not a plain file within its folder.
     #[error("{path} is not collected: {reason}")]
     NotAFile {
@@ -182,6 +185,7 @@ impl StoreError {
             | Self::RunExists(_)
             | Self::NoArtifact(_)
             | Self::NoUniverse(_)
+            | Self::UniverseTaken(_)
             | Self::NotAFile { .. }
             | Self::TooLong { .. }
             | Self::Schema { .. } => ExitCode::Refused,

@@ -4,14 +4,14 @@
 //! ```no_run
 //! # async fn example() -> Result<(), agentenv_store::StoreError> {
 //! use agentenv_protocol::{Home, RunId};
-//! use agentenv_store::{ArtifactSource, NewArtifact, Store};
+//! use agentenv_store::{ArtifactSource, Holder, NewArtifact, Store};
 //!
 //! let store = Store::open(&Home::at("/var/lib/agent-env")).await?;
 //! let run = RunId::random();
 //! store.create_run(&run, &serde_json::json!({ "state": "starting" })).await?;
 //! let log = NewArtifact::new("output.log", "text/plain");
 //! let source = ArtifactSource::Beneath { folder: "/tmp/output".into(), path: "output.log".into() };
-//! let artifact = store.put_artifact(&run, log, source).await?;
+//! let artifact = store.put_artifact(&Holder::Run(run.clone()), log, source).await?;
 //! store.update_run(&run, &serde_json::json!({ "state": "done", "artifacts": [artifact.id] })).await?;
 //! # Ok(())
 //! # }
@@ -33,11 +33,12 @@ mod references;
 mod runs;
 mod store;
 mod tree;
+mod universes;
 
 #[cfg(test)]
 mod tests;
 
-pub use artifacts::{Artifact, ArtifactSource, MAX_ARTIFACT_BYTES, NewArtifact, Universe};
+pub use artifacts::{Artifact, ArtifactSource, MAX_ARTIFACT_BYTES, NewArtifact};
 pub use builds::BuildKey;
 pub use envs::{NewEnv, PutOutcome, StoredEnv};
 pub use error::StoreError;
@@ -47,3 +48,4 @@ pub use references::Holder;
 pub use runs::RunRow;
 pub use store::Store;
 pub use tree::{LinkError, MAX_TREE_BYTES, MAX_TREE_ENTRIES, SOURCE_DATE_EPOCH, TreeError, check_links};
+pub use universes::Universe;

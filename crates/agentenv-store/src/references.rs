@@ -2,15 +2,15 @@
 
 use std::fmt;
 
-use agentenv_protocol::{DeployId, Name, RunId};
+use agentenv_protocol::{DeployId, IdError, Name, RunId};
 use sqlx::{Row as _, Sqlite, Transaction};
 
 use crate::{Store, StoreError};
 
-/// Who needs versions of envs.
+/// Who needs versions of envs, and whose artifacts are.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Holder {
-    /// A deploy, until it is closed.
+    /// A deploy: versions until it is closed; artifacts of one outside any run.
     Deploy(DeployId),
     /// A run, for good.
     Run(RunId),
@@ -22,6 +22,22 @@ impl Holder {
             Self::Deploy(id) => ("deploy", id.to_string()),
             Self::Run(id) => ("run", id.to_string()),
         }
+    }
+
+    /// The values of the two columns `run` and `deploy`, of which one is null.
+    pub(crate) fn ids(&self) -> (Option<&str>, Option<&str>) {
+        match self {
+            Self::Run(id) => (Some(id.as_str()), None),
+            Self::Deploy(id) => (None, Some(id.as_str())),
+        }
+    }
+}
+
+/// The holder that the two columns `run` and `deploy` name; the schema lets one of them be there.
+pub(crate) fn holder_of(run: Option<String>, deploy: Option<String>) -> Result<Holder, IdError> {
+    match run {
+        Some(run) => RunId::parse(&run).map(Holder::Run),
+        None => DeployId::parse(&deploy.unwrap_or_default()).map(Holder::Deploy),
     }
 }
 

@@ -73,7 +73,7 @@ impl RunLog for StoreLog {
         Box::pin(async move {
             let new = NewArtifact::new(file.name, file.media_type);
             let source = ArtifactSource::Beneath { folder: file.folder, path: file.path };
-            let stored = self.0.put_artifact(run, new, source).await.map_err(|error| store(&error))?;
+            let stored = self.0.put_artifact(&Holder::Run(run.clone()), new, source).await.map_err(|error| store(&error))?;
             Ok(artifact(stored, file.step))
         })
     }

@@ -4,7 +4,7 @@ use agentenv_protocol::RunId;
 use serde_json::json;
 
 use super::{Fixture, env, home, name};
-use crate::{ArtifactSource, NewArtifact, Store};
+use crate::{ArtifactSource, Holder, NewArtifact, Store};
 
 /// Writers at once; each has a database connection of its own, as processes do.
 const WRITERS: u32 = 8;
@@ -27,14 +27,14 @@ async fn eight_writers_lose_nothing() {
                 versions.push(store.put_env(&env("shop", writer * ROUNDS + round)).await.unwrap().version);
             }
             let bytes = ArtifactSource::Bytes(vec![b'x'; 100_000]);
-            store.put_artifact(&run, NewArtifact::new("same", "text/plain"), bytes).await.unwrap();
+            store.put_artifact(&Holder::Run(run.clone()), NewArtifact::new("same", "text/plain"), bytes).await.unwrap();
             versions
         });
     }
     let versions: BTreeSet<u64> = writers.join_all().await.into_iter().flatten().collect();
     assert_eq!(versions.into_iter().collect::<Vec<_>>(), (1..=u64::from(WRITERS * ROUNDS)).collect::<Vec<_>>());
     assert_eq!(fixture.store.get_run(&run).await.unwrap().revision, u64::from(WRITERS * ROUNDS) + 1);
-    assert_eq!(fixture.store.list_artifacts(&run).await.unwrap().len(), WRITERS as usize);
+    assert_eq!(fixture.store.list_artifacts(&Holder::Run(run.clone())).await.unwrap().len(), WRITERS as usize);
     assert_eq!(super::files(&fixture.path("home/store/blobs")).len(), 1);
 }
 

@@ -4,7 +4,7 @@ use agentenv_protocol::{ExitCode, RunId};
 use serde_json::json;
 
 use super::{Fixture, env, files, home, name, with_tree};
-use crate::{ArtifactSource, NewArtifact, Store, StoreError};
+use crate::{ArtifactSource, Holder, NewArtifact, Store, StoreError};
 
 #[tokio::test]
 async fn row_81_a_stored_tree_torn_anywhere_is_named_and_put_again() {
@@ -30,7 +30,11 @@ async fn a_flipped_bit_is_found() {
     let run = RunId::random();
     fixture.store.create_run(&run, &json!({})).await.unwrap();
     let bytes = ArtifactSource::Bytes(b"true".to_vec());
-    let artifact = fixture.store.put_artifact(&run, NewArtifact::new("x", "text/plain"), bytes).await.unwrap();
+    let artifact = fixture
+        .store
+        .put_artifact(&Holder::Run(run.clone()), NewArtifact::new("x", "text/plain"), bytes)
+        .await
+        .unwrap();
     fs::write(fixture.path("home/store/blobs/artifacts").join(artifact.sha256.as_str()), b"tsue").unwrap();
     let error = fixture.store.read_artifact(&artifact.id, std::io::sink()).await.unwrap_err();
     assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
@@ -137,12 +141,14 @@ async fn on_a_full_disk(disk: PathBuf) {
     };
     // An artifact and a tree that do not fit, and leave nothing.
     let large = || ArtifactSource::Bytes(vec![7; 4_000_000]);
-    full(store.put_artifact(&run, NewArtifact::new("x", "text/plain"), large()).await.unwrap_err());
+    full(
+        store.put_artifact(&Holder::Run(run.clone()), NewArtifact::new("x", "text/plain"), large()).await.unwrap_err(),
+    );
     let site = outside.site("site");
     fs::write(site.join("large"), vec![7; 4_000_000]).unwrap();
     full(store.put_tree(&site).await.unwrap_err());
     assert!(files(&home.store().join("blobs")).is_empty());
-    assert!(store.list_artifacts(&run).await.unwrap().is_empty());
+    assert!(store.list_artifacts(&Holder::Run(run.clone())).await.unwrap().is_empty());
     // A tree that fits as it is stored, but not unpacked beside it.
     fs::write(site.join("large"), vec![7; 1_000_000]).unwrap();
     let tree = store.put_tree(&site).await.unwrap();
@@ -235,7 +241,7 @@ async fn all_kinds_of_writes(fixture: &Fixture, site: &std::path::Path) -> Resul
     let run = RunId::random();
     other.create_run(&run, &json!({})).await?;
     let source = ArtifactSource::Beneath { folder: site.to_owned(), path: "pages/index.html".into() };
-    let artifact = other.put_artifact(&run, NewArtifact::new("x", "text/html"), source).await?;
+    let artifact = other.put_artifact(&Holder::Run(run.clone()), NewArtifact::new("x", "text/html"), source).await?;
     other.read_artifact(&artifact.id, std::io::sink()).await?;
     other.gc().await?;
     other.close().await;
