@@ -1,0 +1,218 @@
+//! Live hosts: connections that go straight to the real site (NET-3).
+
+use std::{io, sync::Arc};
+
+use agentenv_protocol::HostName;
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
+use hyper::{body::Incoming, client::conn::http1};
+use hyper_util::rt::TokioIo;
+use rustls::server::Acceptor;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    net::TcpStream,
+};
+use tracing::Instrument as _;
+
+use super::{Net, Origin};
+use crate::{
+    DenyReason,
+    body::{self, AnswerBody, Body, Progress, RequestBody},
+    error::ProxyError,
+    headers::{is_websocket, remove_hop_by_hop, remove_ours},
+    interim::Interim,
+    limits::{CLIENT_HELLO_BYTES, HEAD_BYTES, HEAD_FIELDS},
+    real::RealError,
+    relay::relay,
+};
+
+impl Net {
+    /// Connects to the real host of a live name.
+    pub(super) async fn dial_real(&self, name: &HostName, port: u16) -> Result<TcpStream, ProxyError> {
+        let denied = |reason: DenyReason| {
+            self.deny(name.as_str(), port, &reason);
+            ProxyError::Denied { host: name.to_string(), reason }
+        };
+        let Some(real) = &self.config.real else { return Err(denied(DenyReason::DirectUnavailable)) };
+        match real.connect(name, port).await {
+            Ok(stream) => Ok(stream),
+            Err(error @ RealError::NotPublic(_)) => {
+                // The address is for the log of this machine; whoever asked learns nothing of its networks.
+                tracing::info!(%name, %error, "denied");
+                Err(denied(DenyReason::NotPublic))
+            }
+            Err(error) => Err(ProxyError::Real(name.clone(), error)),
+        }
+    }
+
+    /// TLS for a live name: its first message must name the host, then all of it goes on as it is.
+    pub(super) async fn tls_to_real<T>(self: Arc<Self>, mut stream: T, origin: Origin, real: Option<TcpStream>)
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let limits = self.config.sites.limits();
+        let name = &origin.name;
+        let hello = match tokio::time::timeout(limits.handshake, client_hello(&mut stream)).await {
+            Ok(Ok(hello)) => hello,
+            // Opened and closed again without a byte: browsers do that ahead of need.
+            Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => return,
+            Ok(Err(_)) | Err(_) => return self.deny(name.as_str(), 443, &DenyReason::NoHandshake),
+        };
+        match &hello.sni {
+            None => return self.deny(name.as_str(), 443, &DenyReason::NoSni { expected: name.clone() }),
+            Some(sni) if HostName::parse(sni).as_ref() != Ok(name) => {
+                return self.deny(sni, 443, &DenyReason::OtherSni { expected: name.clone() });
+            }
+            Some(_) => {}
+        }
+        let real = match real {
+            Some(real) => Ok(real),
+            None => self.dial_real(name, 443).await,
+        };
+        let passed = async {
+            let mut real = real.map_err(|error| error.to_string())?;
+            real.write_all(&hello.bytes).await.map_err(|error| error.to_string())?;
+            relay(stream, real, limits.tunnel_idle).await.map_err(|error| error.to_string())
+        };
+        if let Err(error) = passed.await {
+            tracing::debug!(%name, error, "tunnel to a real host ended");
+        }
+    }
+
+    /// Passes a plain request on to the real host: its target as path and query, its Host the name.
+    pub(super) async fn request_to_real(
+        &self,
+        origin: &Origin,
+        mut request: Request<Incoming>,
+    ) -> Result<Response<Body>, ProxyError> {
+        let websocket = is_websocket(&request);
+        if websocket && !request.body().is_end_stream() {
+            return Err(ProxyError::BadRequest("a WebSocket request has no body"));
+        }
+        let client = websocket.then(|| hyper::upgrade::on(&mut request));
+        let limits = self.config.sites.limits();
+        let failed =
+            |error: hyper::Error| ProxyError::Real(origin.name.clone(), RealError::Connect(io::Error::other(error)));
+        let stream = self.dial_real(&origin.name, 80).await?;
+        let interim = Interim::default();
+        let (mut sender, connection) = http1::Builder::new()
+            .max_header_size(HEAD_BYTES)
+            .max_headers(HEAD_FIELDS)
+            .handshake(TokioIo::new(interim.limit(stream)))
+            .await
+            .map_err(failed)?;
+        // Ends by itself when the sender and the answer's body are gone; with the network at the latest.
+        self.life.spawn(
+            async move {
+                if let Err(error) = connection.with_upgrades().await {
+                    tracing::debug!(%error, "connection to a real host ended");
+                }
+            }
+            .in_current_span(),
+        );
+        let progress = Progress::new();
+        let mut request = outgoing(&origin.name, request, websocket, &progress, limits.request_body)?;
+        interim.count(&mut request);
+        let slow = || ProxyError::Real(origin.name.clone(), RealError::Slow);
+        let mut response = tokio::time::timeout(limits.answer, sender.send_request(request))
+            .await
+            .map_err(|_| slow())?
+            .map_err(failed)?;
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let client = client.ok_or_else(|| {
+                ProxyError::Real(
+                    origin.name.clone(),
+                    RealError::Connect(io::Error::other("101 to a request that asked for nothing")),
+                )
+            })?;
+            let (real, idle) = (hyper::upgrade::on(&mut response), limits.tunnel_idle);
+            self.life.spawn(async move {
+                let (Ok(client), Ok(real)) = (client.await, real.await) else { return };
+                let _ = relay(TokioIo::new(client), TokioIo::new(real), idle).await;
+            });
+            let mut answer = Response::new(body::empty());
+            *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+            *answer.headers_mut() = std::mem::take(response.headers_mut());
+            remove_hop_by_hop(answer.headers_mut());
+            set_upgrade(answer.headers_mut());
+            return Ok(answer);
+        }
+        let (mut parts, body) = response.into_parts();
+        remove_hop_by_hop(&mut parts.headers);
+        parts.headers.remove(header::ALT_SVC);
+        parts.version = Version::HTTP_11;
+        parts.extensions.clear();
+        // The sender goes with the body's end, and the connection with the sender.
+        Ok(Response::from_parts(parts, AnswerBody::new(body, move || drop(sender)).boxed_unsync()))
+    }
+}
+
+fn outgoing(
+    name: &HostName,
+    request: Request<Incoming>,
+    websocket: bool,
+    progress: &Progress,
+    wait: std::time::Duration,
+) -> Result<Request<Body>, ProxyError> {
+    let (mut parts, body) = request.into_parts();
+    parts.uri = parts.uri.path_and_query().cloned().map_or_else(|| Uri::from_static("/"), Uri::from);
+    parts.version = Version::HTTP_11;
+    remove_hop_by_hop(&mut parts.headers);
+    remove_ours(&mut parts.headers);
+    parts.headers.insert(header::HOST, HeaderValue::from_str(name.as_str()).map_err(http::Error::from)?);
+    if websocket {
+        set_upgrade(&mut parts.headers);
+    }
+    parts.headers.remove(header::CONTENT_LENGTH);
+    if body.is_end_stream() && !matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS) {
+        parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+    }
+    parts.extensions.clear();
+    let body = if body.is_end_stream() {
+        body::empty()
+    } else {
+        RequestBody::new(body, progress.clone(), wait).boxed_unsync()
+    };
+    Ok(Request::from_parts(parts, body))
+}
+
+fn set_upgrade(headers: &mut http::HeaderMap) {
+    headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+}
+
+/// The first message of a TLS connection, and what it was read from.
+struct ClientHello {
+    sni: Option<String>,
+    bytes: Vec<u8>,
+}
+
+/// Reads a ClientHello, however it is cut into records and reads. ECH, real or greased, is an extension like any other: only
+/// the outer name counts.
+async fn client_hello<T: AsyncRead + Unpin>(stream: &mut T) -> io::Result<ClientHello> {
+    let mut acceptor = Acceptor::default();
+    let mut bytes = Vec::with_capacity(2048);
+    loop {
+        let fed = bytes.len();
+        if fed > CLIENT_HELLO_BYTES {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the handshake is too long"));
+        }
+        if stream.read_buf(&mut bytes).await? == 0 {
+            let kind = if fed == 0 { io::ErrorKind::UnexpectedEof } else { io::ErrorKind::InvalidData };
+            return Err(kind.into());
+        }
+        let mut new = &bytes[fed..];
+        while !new.is_empty() {
+            acceptor.read_tls(&mut new)?;
+        }
+        match acceptor.accept() {
+            Ok(None) => {}
+            Ok(Some(accepted)) => {
+                let sni = accepted.client_hello().server_name().map(str::to_owned);
+                return Ok(ClientHello { sni, bytes });
+            }
+            Err((error, _alert)) => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),
+        }
+    }
+}
