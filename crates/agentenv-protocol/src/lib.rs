@@ -1,10 +1,12 @@
 //! What every side of agent-env agrees on: ids, host names and patterns, the `website/v1` and `traffic/v1` names,
 //! agent cards, the control API of a deploy, exit codes.
 //!
-//! This crate does no I/O. Wire types serialize; they are the only types that do. Their JSON Schemas, for other languages, are
-//! in the crate's `schemas/` folder.
+//! This crate does no I/O, but for the HTTP client of its feature `client`. Wire types serialize; they are the only types
+//! that do. Their JSON Schemas, for other languages, are in the crate's `schemas/` folder.
 
 mod card;
+#[cfg(feature = "client")]
+pub mod client;
 pub mod control;
 mod exit;
 mod home;
@@ -28,8 +30,8 @@ pub use traffic::{
     traffic_extension,
 };
 pub use website::{
-    AGENT_CARD_PATH, CONTROL_TOKEN_HEADER, Cookie, DataGet, DataLoad, DataReply, ErrorBody, ErrorKind,
-    LocalStorageItem, OriginState, PCAP_MEDIA_TYPE, SITE_KEY_ENV, SITE_KEY_HEADER, SameSite, SessionRequest,
+    AGENT_CARD_PATH, CAPTURE_STATE_HEADER, CONTROL_TOKEN_HEADER, Cookie, DataGet, DataLoad, DataReply, ErrorBody,
+    ErrorKind, LocalStorageItem, OriginState, PCAP_MEDIA_TYPE, SITE_KEY_ENV, SITE_KEY_HEADER, SameSite, SessionRequest,
     SessionState, TRAFFIC_CAPTURES_PATH, TRAFFIC_EXTENSION, Verify, WEBSITE_ALLOW_HOSTS_PARAM, WEBSITE_DOMAINS_PARAM,
     WEBSITE_EXTENSION, WEBSITE_LIVE_PARAM, WEBSITE_NAME_PARAM, WEBSITE_ROUTES_PARAM, WEBSITE_SETTINGS_ENV,
     WEBSITE_URLS_ENV, operation,

@@ -34,6 +34,9 @@ pub const SITE_KEY_HEADER: &str = "agentenv-site-key";
 /// The header that may carry the control token on `/svc/` (GW-2).
 pub const CONTROL_TOKEN_HEADER: &str = "agentenv-control-token";
 
+/// The header of an answer that gives a capture file: `complete`, or `growing` where more may follow later.
+pub const CAPTURE_STATE_HEADER: &str = "agentenv-capture-state";
+
 /// Paths of the `website/v1` operations, on a site's server.
 pub mod operation {
     /// GET: 200, or 503 with the reason.
