@@ -83,7 +83,7 @@ fn one_request_each(deploy: &Deploy<'_>) -> Duration {
     let token = deploy.token();
     let ask = |site: &str| {
         let request = format!(
-            "GET /svc/{site}/api/ready HTTP/1.1\r\nHost: g\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+            "GET /svc/{site}/api/ready HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
         );
         let start = Instant::now();
         let reply = raw_http(&deploy.info.gateway_url, request.as_bytes());

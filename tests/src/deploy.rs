@@ -82,7 +82,7 @@ impl<'h> Deploy<'h> {
     pub fn operation(&self, site: &str, operation: &str, body: &Value) -> Value {
         let body = body.to_string();
         let request = format!(
-            "POST /svc/{site}/api/{operation} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {}\r\n\
+            "POST /svc/{site}/api/{operation} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\
              Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
             self.token(),
             body.len()

@@ -20,6 +20,8 @@ pub(crate) enum BodyError {
     Peer(#[from] hyper::Error),
     #[error("the body came too slowly")]
     Slow,
+    #[error("the file can't be read: {0}")]
+    File(std::io::Error),
 }
 
 pub(crate) type Body = UnsyncBoxBody<Bytes, BodyError>;

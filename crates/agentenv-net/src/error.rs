@@ -2,7 +2,7 @@
 
 use std::{fmt, io};
 
-use agentenv_protocol::{HostName, Name};
+use agentenv_protocol::{CaptureId, HostName, Name};
 use http::{Response, StatusCode, header};
 
 use crate::{DenyReason, body, body::Body, upstream::Upstream};
@@ -30,6 +30,14 @@ pub(crate) enum ProxyError {
     TokenElsewhere,
     #[error("the host is not `{expected}`, which this connection is for")]
     Misdirected { expected: HostName },
+    #[error("the Host is not this gateway's: pages are given to 127.0.0.1, localhost and [::1]")]
+    NotThisHost,
+    #[error("capture `{0}` was rotated away")]
+    RotatedAway(CaptureId),
+    #[error("there is no capture `{0}`")]
+    NoCapture(CaptureId),
+    #[error("the captures can't be read: {0}")]
+    Captures(io::Error),
     #[error("`{host}` is denied: {reason}")]
     Denied { host: String, reason: DenyReason },
     #[error("the request's body failed: {0}")]
@@ -63,29 +71,33 @@ impl ProxyError {
             | Self::Misdirected { .. }
             | Self::Denied { .. }
             | Self::ClientBody(_) => Fault::Client,
+            | Self::NotThisHost
+            | Self::RotatedAway(_)
+            | Self::NoCapture(_)
             Self::Down(..)
             | Self::Garbage(..)
             | Self::Nonsense(..)
             | Self::Slow(_)
             | Self::BrowserAway(_)
             | Self::Browser { .. } => Fault::Site,
-            Self::Busy(_) | Self::Internal(_) => Fault::Gateway,
+            Self::Busy(_) | Self::Captures(_) | Self::Internal(_) => Fault::Gateway,
         }
     }
 
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::BadRequest(_) | Self::TokenElsewhere | Self::ClientBody(_) => StatusCode::BAD_REQUEST,
-            Self::NoRoute => StatusCode::NOT_FOUND,
+            Self::NoRoute | Self::NoCapture(_) => StatusCode::NOT_FOUND,
+            Self::RotatedAway(_) => StatusCode::GONE,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
-            Self::Misdirected { .. } => StatusCode::MISDIRECTED_REQUEST,
+            Self::Misdirected { .. } | Self::NotThisHost => StatusCode::MISDIRECTED_REQUEST,
             Self::Denied { .. } => StatusCode::FORBIDDEN,
             Self::Down(..) | Self::Garbage(..) | Self::Nonsense(..) => StatusCode::BAD_GATEWAY,
             Self::Slow(_) => StatusCode::GATEWAY_TIMEOUT,
             Self::BrowserAway(_) | Self::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Browser { status, .. } => *status,
-            Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Captures(_) | Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 
@@ -105,6 +117,7 @@ impl ProxyError {
 
     /// Logs the error and answers it.
     pub(crate) fn answer(&self) -> Response<Body> {
+            Self::Captures(_) => "the captures can't be read".to_owned(),
         let (status, fault) = (self.status(), self.fault());
         match fault {
             Fault::Client => tracing::debug!(%status, ?fault, error = %self, "request refused"),

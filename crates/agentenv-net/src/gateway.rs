@@ -8,12 +8,12 @@ use std::{
 };
 
 use agentenv_protocol::{AgentCard, AgentToken, ControlToken, HostName, Name, SiteKey};
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use tokio::net::TcpStream;
 
 use crate::{
-    Role, SiteTable, Sites,
+    Captures, Role, SiteTable, Sites,
     body::{self, Body},
     cdp::CdpGate,
     error::ProxyError,
@@ -24,11 +24,16 @@ use crate::{
 };
 
 mod agent;
+mod conditions;
+mod file_body;
+mod own_host;
 mod rewrite;
 mod route;
 mod token;
+mod traffic;
 
 use route::Route;
+use traffic::Traffic;
 
 /// What a gateway is made from; see [`Gateway::builder`].
 pub struct GatewayBuilder {
@@ -40,6 +45,7 @@ pub struct GatewayBuilder {
     pages: BTreeMap<Name, HostName>,
     browsers: BTreeSet<Name>,
     card: Option<AgentCard>,
+    captures: Option<Arc<dyn Captures>>,
 }
 
 impl GatewayBuilder {
@@ -72,6 +78,13 @@ impl GatewayBuilder {
         self
     }
 
+    /// Adds `/traffic/v1/captures`, behind the control token, and the card's extension that says so.
+    #[must_use]
+    pub fn captures(mut self, captures: Arc<dyn Captures>) -> Self {
+        self.captures = Some(captures);
+        self
+    }
+
     /// Serves the listener, which is bound to 127.0.0.1. Must be called within a tokio runtime.
     pub fn spawn(self, listener: TcpListener) -> io::Result<Gateway> {
         let address = listener.local_addr()?;
@@ -79,9 +92,11 @@ impl GatewayBuilder {
             for interface in &mut card.supported_interfaces {
                 interface.url = format!("http://{address}/");
             }
+            traffic::on_card(&mut card, self.captures.is_some());
             serde_json::to_vec(&card)
         });
         let owner = LifeOwner::new(self.sites.limits().grace);
+        let answer = self.sites.limits().answer;
         let state = Arc::new(State {
             cdp: CdpGate::new(self.browsers, self.sites.dial().clone(), self.sites.limits().clone()),
             control: self.control,
@@ -91,6 +106,7 @@ impl GatewayBuilder {
             services: self.services,
             pages: self.pages,
             card: card.transpose().map_err(io::Error::other)?,
+            traffic: self.captures.map(|captures| Traffic::new(captures, answer)),
             life: owner.life(),
         });
         let served = state.clone();
@@ -124,6 +140,7 @@ impl Gateway {
             pages: BTreeMap::new(),
             browsers: BTreeSet::new(),
             card: None,
+            captures: None,
         }
     }
 
@@ -163,6 +180,7 @@ struct State {
     services: BTreeMap<Name, SiteKey>,
     pages: BTreeMap<Name, HostName>,
     card: Option<Vec<u8>>,
+    traffic: Option<Traffic>,
     cdp: CdpGate,
     life: Life,
 }
@@ -183,7 +201,7 @@ impl State {
         .await;
     }
 
-    async fn route(&self, peer: IpAddr, request: Request<Incoming>) -> Result<Response<Body>, ProxyError> {
+    async fn route(&self, peer: IpAddr, mut request: Request<Incoming>) -> Result<Response<Body>, ProxyError> {
         let host = authority(&request)?;
         if request.method() == Method::CONNECT {
             return Err(ProxyError::Method);
@@ -192,11 +210,17 @@ impl State {
         if token::is_in(&self.control, target.as_bytes()) {
             return Err(ProxyError::TokenElsewhere);
         }
-        match Route::parse(target)? {
+        let route = Route::parse(target)?;
+        if route.is_open() && !own_host::is_own(&host) {
+            return Err(ProxyError::NotThisHost);
+        }
+        match route {
             Route::Card => self.card(&request),
             Route::Service { website, rest } => self.service(peer, &website, &rest, request).await,
             Route::Website { website, rest } => self.website(peer, &website, &rest, request).await,
             Route::Bare { website } => self.add_slash(&website),
+            Route::Captures => self.traffic(request.headers_mut())?.list(&request).await,
+            Route::Capture { id } => self.traffic(request.headers_mut())?.get(&id, &request).await,
             Route::Agent { token, browser, rest } => {
                 if !self.agent.matches(token.as_bytes()) {
                     return Err(ProxyError::Unauthorized);
@@ -213,6 +237,14 @@ impl State {
         let mut response = Response::new(body::full(self.card.clone().ok_or(ProxyError::NoRoute)?));
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         Ok(response)
+    }
+
+    /// `/traffic/v1/captures`: with the control token, where the deploy captures.
+    fn traffic(&self, headers: &mut HeaderMap) -> Result<&Traffic, ProxyError> {
+        if !token::take(&self.control, headers)? {
+            return Err(ProxyError::Unauthorized);
+        }
+        self.traffic.as_ref().ok_or(ProxyError::NoRoute)
     }
 
     /// `/svc/<name>/...`: with the control token, to the site's server.

@@ -51,6 +51,13 @@ pub(crate) const CDP_CLOSE_WAIT: Duration = Duration::from_secs(1);
 pub(crate) const OPERATION_BODY_BYTES: usize = 256 * 1024 * 1024;
 /// What is read of an operation's error before it is called garbage.
 pub(crate) const OPERATION_ERROR_BYTES: usize = 64 * 1024;
+/// Bytes of a capture that are read at once: at 20 MB a file, 80 calls.
+pub(crate) const CAPTURE_CHUNK_BYTES: u64 = 256 * 1024;
+/// Downloads of captures at a time: a collector takes one file after the other. Clients that take nothing can hold as many
+/// files that the rings have removed, and two chunks each.
+pub(crate) const CAPTURE_DOWNLOADS: usize = 16;
+/// Threads that list or open captures at a time; further requests wait for one, as long as for a site's answer.
+pub(crate) const CAPTURE_CALLS: usize = 4;
 /// How much of a host name that was asked for goes to the denied log: a name has 253 bytes.
 pub(crate) const DENIED_HOST_CHARS: usize = 255;
 /// Bytes of one copy of a relay.

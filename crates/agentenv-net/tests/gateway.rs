@@ -186,7 +186,7 @@ async fn row_08_row_09_proxy_credentials_and_forged_forwarding_are_replaced() {
 async fn row_10_trailers_are_dropped() {
     let deploy = Deploy::new().await;
     let request = format!(
-        "POST /website/shop/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTrailer: X-T\r\nTransfer-Encoding: chunked\r\n\r\n\
+        "POST /website/shop/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTrailer: X-T\r\nTransfer-Encoding: chunked\r\n\r\n\
          5\r\nhello\r\n0\r\nX-T: {}\r\nAuthorization: Bearer x\r\n\r\n",
         deploy.control.expose()
     );
@@ -199,7 +199,7 @@ async fn row_10_trailers_are_dropped() {
 #[tokio::test]
 async fn row_11_row_12_requests_framed_two_ways_are_400_and_close() {
     let deploy = Deploy::new().await;
-    let smuggled = "GET /website/shop/smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
+    let smuggled = "GET /website/shop/smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n";
     for (fields, body) in [
         ("Content-Length: 6\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\nX"),
         ("Transfer-Encoding: chunked\r\nContent-Length: 4\r\n", "5c\r\nGPOST / HTTP/1.1\r\n"),
@@ -218,7 +218,7 @@ async fn row_11_row_12_requests_framed_two_ways_are_400_and_close() {
         ("Transfer-Encoding: chunked\r\n", "-5\r\nhello\r\n0\r\n\r\n"),
         ("Transfer-Encoding: chunked\r\n", "5\r\nhelloX0\r\n\r\n"),
     ] {
-        let request = format!("POST /website/shop/first HTTP/1.1\r\nHost: a\r\n{fields}\r\n{body}{smuggled}");
+        let request = format!("POST /website/shop/first HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n{body}{smuggled}");
         let answer = deploy.raw(&request).await;
         assert_eq!(status(&answer), 400, "{fields}{body}: {answer}");
         assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{answer}");
@@ -231,10 +231,10 @@ async fn row_11_row_12_requests_framed_two_ways_are_400_and_close() {
 #[tokio::test]
 async fn pipelined_requests_that_are_framed_well_are_answered_in_order() {
     let deploy = Deploy::new().await;
-    let post = "POST /website/shop/1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello";
+    let post = "POST /website/shop/1 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello";
     let chunked =
-        "POST /website/shop/2 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
-    let answer = deploy.raw(&format!("{post}{chunked}{}", get("/website/shop/3", "a", ""))).await;
+        "POST /website/shop/2 HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    let answer = deploy.raw(&format!("{post}{chunked}{}", get("/website/shop/3", HOST, ""))).await;
     assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), 3, "{answer}");
     let paths: Vec<_> =
         deploy.shop.requests().iter().map(|request| request[..request.find(" HTTP").unwrap()].to_owned()).collect();
@@ -247,7 +247,7 @@ const SWITCH: &str =
     "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\n";
 
 fn websocket(path: &str, headers: &str) -> String {
-    format!("GET {path} HTTP/1.1\r\nHost: a\r\n{UPGRADE}{headers}\r\n")
+    format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{UPGRADE}{headers}\r\n")
 }
 
 #[tokio::test]
@@ -311,7 +311,7 @@ async fn row_14_http2_on_the_plain_listener_is_refused() {
     let answer = deploy.raw("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
     assert!(answer.is_empty() || status(&answer) == 400, "{answer}");
     let h2c = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n";
-    let answer = deploy.raw(&format!("GET /website/shop/ HTTP/1.1\r\nHost: a\r\n{h2c}\r\n")).await;
+    let answer = deploy.raw(&format!("GET /website/shop/ HTTP/1.1\r\nHost: localhost\r\n{h2c}\r\n")).await;
     assert!(answer.starts_with("HTTP/1.1 200"), "answered in HTTP/1.1: {answer}");
     let request = deploy.shop.last();
     assert!(!request.to_lowercase().contains("h2c") && !request.to_lowercase().contains("http2-settings"), "{request}");
@@ -332,6 +332,29 @@ async fn row_15_absolute_form_that_differs_from_host_and_two_hosts() {
     ] {
         assert_eq!(status(&deploy.raw(&request).await), expected, "{request}");
     }
+}
+
+/// A page of somebody else's whose name leads to 127.0.0.1 reads no site's pages; with a token a name in between may.
+#[tokio::test]
+async fn row_15_a_host_that_is_not_the_gateways_gets_no_page() {
+    let deploy = Deploy::new().await;
+    let (port, authorized) = (deploy.at.port(), format!("Authorization: Bearer {}\r\n", deploy.control.expose()));
+    for host in ["evil.example".to_owned(), format!("evil.example:{port}"), "shop.test".to_owned(), "127.1".to_owned()]
+    {
+        for path in ["/website/shop/", "/website/shop", "/website/nobody/", "/.well-known/agent-card.json"] {
+            for target in [path.to_owned(), format!("http://{host}{path}")] {
+                let answer = deploy.raw(&get(&target, &host, &authorized)).await;
+                assert!(status(&answer) == 421 && answer.contains("localhost"), "{host} {target}: {answer}");
+            }
+        }
+        let websocket = websocket("/website/shop/ws", "").replace("Host: localhost", &format!("Host: {host}"));
+        assert_eq!(status(&deploy.raw(&websocket).await), 421, "{host}");
+    }
+    assert!(deploy.shop.requests().is_empty());
+    for host in [format!("localhost:{port}"), format!("127.0.0.1:{port}"), format!("[::1]:{port}")] {
+        assert_eq!(status(&deploy.raw(&get("/website/shop/", &host, "")).await), 200, "{host}");
+    }
+    assert_eq!(status(&deploy.raw(&get("/svc/shop/api/ready", "gateway.example", &authorized)).await), 200);
 }
 
 #[tokio::test]
@@ -475,8 +498,9 @@ async fn bodies_stream_with_backpressure_both_ways() {
     .await;
     let deploy = Deploy::with(limits(), shop).await;
     let mut stream = TcpStream::connect(deploy.at).await.unwrap();
-    let head =
-        format!("POST /website/shop/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {SIZE}\r\n\r\n");
+    let head = format!(
+        "POST /website/shop/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {SIZE}\r\n\r\n"
+    );
     let (mut read, mut write) = stream.split();
     let send = async {
         write.write_all(head.as_bytes()).await.unwrap();
@@ -529,7 +553,7 @@ async fn an_answer_framed_two_ways_never_reaches_the_clients_next_answer() {
     })
     .await;
     let deploy = Deploy::with(limits(), shop).await;
-    let first = "GET /website/shop/ HTTP/1.1\r\nHost: a\r\n\r\n";
+    let first = "GET /website/shop/ HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let answer = deploy.raw(&format!("{first}{}", get("/website/tracker/", HOST, ""))).await;
     assert!(!answer.contains("content-length: 3\r\n") && !answer.to_lowercase().contains("smuggled"), "{answer}");
     assert!(answer.ends_with("tracker pages"), "{answer}");
@@ -599,8 +623,9 @@ async fn row_63_slow_heads_and_slow_bodies_are_timed_out() {
     stream.write_all(b"GET /website/shop/ HTTP/1.1\r\nHost:").await.unwrap();
     let mut answer = Vec::new();
     let _ = within(stream.read_to_end(&mut answer)).await;
-    let answer =
-        deploy.raw("POST /website/shop/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhe").await;
+    let answer = deploy
+        .raw("POST /website/shop/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhe")
+        .await;
     assert_eq!(status(&answer), 400, "{answer}");
 }
 

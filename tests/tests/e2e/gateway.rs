@@ -33,12 +33,12 @@ fn row_1_the_control_token_never_reaches_a_site() {
     let deploy = home.deploy("pods");
     let token = deploy.token();
     let heads = [
-        format!("GET /svc/alpha/mirror HTTP/1.1\r\nHost: g\r\nAuthorization: Bearer {token}"),
-        format!("GET /website/alpha/mirror HTTP/1.1\r\nHost: g\r\nAuthorization: Bearer {token}"),
+        format!("GET /svc/alpha/mirror HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}"),
+        format!("GET /website/alpha/mirror HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}"),
         format!(
-            "GET /svc/alpha/mirror HTTP/1.1\r\nHost: g\r\nagentenv-control-token: {token}\r\nAuthorization: Basic c2l0ZQ=="
+            "GET /svc/alpha/mirror HTTP/1.1\r\nHost: localhost\r\nagentenv-control-token: {token}\r\nAuthorization: Basic c2l0ZQ=="
         ),
-        format!("GET /svc/alpha/mirror HTTP/1.1\r\nHost: g\r\nAUTHORIZATION: bearer {token}"),
+        format!("GET /svc/alpha/mirror HTTP/1.1\r\nHost: localhost\r\nAUTHORIZATION: bearer {token}"),
     ];
     for head in &heads {
         let reply = ask(&deploy, head);
@@ -55,11 +55,11 @@ fn row_2_a_folded_or_doubled_header_is_no_way_around() {
     let deploy = home.deploy("pods");
     let token = deploy.token();
     for head in [
-        format!("GET /website/alpha/mirror HTTP/1.1\r\nHost: g\r\nX-A: b\r\n Authorization: Bearer {token}"),
-        format!("GET /website/alpha/mirror HTTP/1.1\r\nHost: g\r\n: Bearer {token}"),
-        format!("GET /website/alpha/mirror HTTP/1.1\r\nHost: g\r\nAuthorization : Bearer {token}"),
+        format!("GET /website/alpha/mirror HTTP/1.1\r\nHost: localhost\r\nX-A: b\r\n Authorization: Bearer {token}"),
+        format!("GET /website/alpha/mirror HTTP/1.1\r\nHost: localhost\r\n: Bearer {token}"),
+        format!("GET /website/alpha/mirror HTTP/1.1\r\nHost: localhost\r\nAuthorization : Bearer {token}"),
         format!(
-            "GET /website/alpha/mirror HTTP/1.1\r\nHost: g\r\nAuthorization: Bearer {token}\r\nAuthorization: Bearer {token}"
+            "GET /website/alpha/mirror HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nAuthorization: Bearer {token}"
         ),
     ] {
         let reply = ask(&deploy, &head);
@@ -73,10 +73,10 @@ fn row_4_a_token_in_query_or_cookie_is_refused() {
     let deploy = home.deploy("pods");
     let token = deploy.token();
     for head in [
-        format!("GET /svc/alpha/mirror?token={token} HTTP/1.1\r\nHost: g"),
-        format!("GET /svc/alpha/mirror HTTP/1.1\r\nHost: g\r\nCookie: token={token}"),
-        "GET /svc/alpha/mirror HTTP/1.1\r\nHost: g\r\nAuthorization: Bearer wrong".to_owned(),
-        "GET /svc/alpha/mirror HTTP/1.1\r\nHost: g".to_owned(),
+        format!("GET /svc/alpha/mirror?token={token} HTTP/1.1\r\nHost: localhost"),
+        format!("GET /svc/alpha/mirror HTTP/1.1\r\nHost: localhost\r\nCookie: token={token}"),
+        "GET /svc/alpha/mirror HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer wrong".to_owned(),
+        "GET /svc/alpha/mirror HTTP/1.1\r\nHost: localhost".to_owned(),
     ] {
         let reply = ask(&deploy, &head);
         assert!([400, 401].contains(&reply.status), "{head}: {}", reply.raw);
@@ -92,7 +92,7 @@ fn row_5_and_6_redirects_are_not_followed_and_reflect_no_token() {
     let token = deploy.token();
     let reply = ask(
         &deploy,
-        &format!("GET /svc/alpha/redirect HTTP/1.1\r\nHost: g\r\nX-Reflect: x\r\nAuthorization: Bearer {token}"),
+        &format!("GET /svc/alpha/redirect HTTP/1.1\r\nHost: localhost\r\nX-Reflect: x\r\nAuthorization: Bearer {token}"),
     );
     assert_eq!(reply.status, 302, "{}", reply.raw);
     assert!(reply.raw.contains("elsewhere.test") && !reply.raw.contains(&token), "{}", reply.raw);
@@ -104,7 +104,7 @@ fn row_8_and_9_proxy_and_forwarded_headers_are_the_gateways_own() {
     let deploy = home.deploy("pods");
     let reply = ask(
         &deploy,
-        "GET /website/alpha/mirror HTTP/1.1\r\nHost: evil.test\r\nProxy-Authorization: Basic eDp5\r\n\
+        "GET /website/alpha/mirror HTTP/1.1\r\nHost: localhost\r\nProxy-Authorization: Basic eDp5\r\n\
          X-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Host: evil.test\r\nForwarded: for=6.6.6.6;host=evil.test",
     );
     assert_eq!(reply.status, 200, "{}", reply.raw);
@@ -129,14 +129,17 @@ fn row_15_and_16_no_path_or_host_leads_to_another_sites_route() {
         "/website/alpha/..;/beta/",
         "/website/alpha/.%2e/svc/beta/api/ready",
     ] {
-        let reply = ask(&deploy, &format!("GET {path} HTTP/1.1\r\nHost: g"));
+        let reply = ask(&deploy, &format!("GET {path} HTTP/1.1\r\nHost: localhost"));
         assert!(!reply.body().contains("beta at"), "{path}: {}", reply.raw);
         assert!([400, 404].contains(&reply.status), "{path}: {}", reply.raw);
     }
     let two = ask(&deploy, "GET /website/alpha/ HTTP/1.1\r\nHost: a\r\nHost: b");
     assert_eq!(two.status, 400, "{}", two.raw);
-    let absolute = ask(&deploy, "GET http://other.test/website/alpha/ HTTP/1.1\r\nHost: g");
+    let absolute = ask(&deploy, "GET http://other.test/website/alpha/ HTTP/1.1\r\nHost: localhost");
     assert_eq!(absolute.status, 400, "{}", absolute.raw);
+    // A name that somebody let lead to 127.0.0.1.
+    let rebound = ask(&deploy, "GET /website/alpha/ HTTP/1.1\r\nHost: evil.test");
+    assert_eq!(rebound.status, 421, "{}", rebound.raw);
 }
 
 #[test]
@@ -145,15 +148,15 @@ fn pages_are_browsed_without_a_token_and_the_data_plane_is_not() {
     let deploy = home.deploy("pods");
     let pages = deploy.info.websites[0].browse_url.clone().expect("a synthetic site has pages");
     assert!(pages.starts_with(&deploy.info.gateway_url), "{pages}");
-    assert_eq!(ask(&deploy, "GET /website/alpha/ HTTP/1.1\r\nHost: g").status, 200);
+    assert_eq!(ask(&deploy, "GET /website/alpha/ HTTP/1.1\r\nHost: localhost").status, 200);
     for path in ["/website/alpha/api/data/get", "/website/alpha/api/ready", "/website/alpha/api/session"] {
         assert_eq!(
-            ask(&deploy, &format!("POST {path} HTTP/1.1\r\nHost: g\r\nContent-Length: 0")).status,
+            ask(&deploy, &format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0")).status,
             404,
             "{path}"
         );
     }
-    let card = ask(&deploy, "GET /.well-known/agent-card.json HTTP/1.1\r\nHost: g");
+    let card = ask(&deploy, "GET /.well-known/agent-card.json HTTP/1.1\r\nHost: localhost");
     assert_eq!(card.status, 200, "{}", card.raw);
 }
 
@@ -161,8 +164,8 @@ fn pages_are_browsed_without_a_token_and_the_data_plane_is_not() {
 fn row_64_a_huge_head_is_refused_and_the_gateway_lives() {
     let home = mirror();
     let deploy = home.deploy("pods");
-    let huge = format!("GET /website/alpha/ HTTP/1.1\r\nHost: g\r\nX-Huge: {}", "x".repeat(1 << 20));
+    let huge = format!("GET /website/alpha/ HTTP/1.1\r\nHost: localhost\r\nX-Huge: {}", "x".repeat(1 << 20));
     let reply = ask(&deploy, &huge);
     assert!(reply.status == 431 || reply.status == 400 || reply.status == 0, "{}", reply.status);
-    assert_eq!(ask(&deploy, "GET /website/alpha/ HTTP/1.1\r\nHost: g").status, 200);
+    assert_eq!(ask(&deploy, "GET /website/alpha/ HTTP/1.1\r\nHost: localhost").status, 200);
 }

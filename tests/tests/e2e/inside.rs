@@ -124,7 +124,7 @@ show(answers)"#;
 }
 
 fn answer_of(deploy: &Deploy<'_>, site: &str) -> u16 {
-    let request = format!("GET /website/{site}/ HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n");
+    let request = format!("GET /website/{site}/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     agentenv_tests::raw_http(&deploy.info.gateway_url, request.as_bytes()).status
 }
 

@@ -208,7 +208,7 @@ fn a_service_that_exits_is_restarted_three_times_a_minute_and_then_failed() {
         let json = serde_json::to_value(deploy.status()).expect("JSON");
         (json["state"] == "degraded" && json["services"]["alpha/server"]["state"] == "failed").then_some(())
     });
-    let request = b"GET /website/alpha/ HTTP/1.1\r\nHost: g\r\nConnection: close\r\n\r\n";
+    let request = b"GET /website/alpha/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     let reply = agentenv_tests::raw_http(&deploy.info.gateway_url, request);
     assert_eq!(reply.status, 502, "{}", reply.raw);
     assert!(reply.raw.contains("alpha"), "it names the site: {}", reply.raw);

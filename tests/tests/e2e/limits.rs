@@ -87,7 +87,7 @@ print(json.dumps(held))"#,
 
 fn page(deploy: &Deploy<'_>, site: &str) -> (u16, Duration) {
     let start = Instant::now();
-    let request = format!("GET /website/{site}/ HTTP/1.1\r\nHost: g\r\nConnection: close\r\n\r\n");
+    let request = format!("GET /website/{site}/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     let reply = raw_http(&deploy.info.gateway_url, request.as_bytes());
     (reply.status, start.elapsed())
 }
@@ -96,7 +96,7 @@ fn page(deploy: &Deploy<'_>, site: &str) -> (u16, Duration) {
 fn row_89_a_site_that_never_accepts_keeps_nobody_else_waiting() {
     let home = pods(&[PySite::new("alpha"), PySite::new("beta")]);
     let deploy = home.deploy("pods");
-    let stop = b"GET /website/alpha/stop-accepting HTTP/1.1\r\nHost: g\r\nConnection: close\r\n\r\n";
+    let stop = b"GET /website/alpha/stop-accepting HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     assert_eq!(raw_http(&deploy.info.gateway_url, stop).status, 200);
     std::thread::scope(|scope| {
         // More than a backlog holds; each of them waits for alpha in vain.
@@ -105,7 +105,7 @@ fn row_89_a_site_that_never_accepts_keeps_nobody_else_waiting() {
                 let address = deploy.info.gateway_url.trim_start_matches("http://").trim_end_matches('/');
                 let mut stream = std::net::TcpStream::connect(address).expect("the gateway accepts");
                 stream.set_read_timeout(Some(Duration::from_secs(6))).expect("a limit");
-                let _ = stream.write_all(b"GET /website/alpha/ HTTP/1.1\r\nHost: g\r\nConnection: close\r\n\r\n");
+                let _ = stream.write_all(b"GET /website/alpha/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
                 let _ = std::io::Read::read(&mut stream, &mut [0; 64]);
             });
         }

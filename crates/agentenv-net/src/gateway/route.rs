@@ -1,6 +1,6 @@
 //! Which route a target is, read once and strictly (row 16).
 
-use agentenv_protocol::{AGENT_CARD_PATH, Name};
+use agentenv_protocol::{AGENT_CARD_PATH, Name, TRAFFIC_CAPTURES_PATH};
 use percent_encoding::percent_decode_str;
 
 use crate::error::ProxyError;
@@ -9,13 +9,35 @@ use crate::error::ProxyError;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Route {
     Card,
-    Service { website: Name, rest: String },
-    Website { website: Name, rest: String },
-    Bare { website: Name },
-    Agent { token: String, browser: Name, rest: String },
+    Service {
+        website: Name,
+        rest: String,
+    },
+    Website {
+        website: Name,
+        rest: String,
+    },
+    Bare {
+        website: Name,
+    },
+    Captures,
+    /// `id` is all that follows in the path, as it stands there.
+    Capture {
+        id: String,
+    },
+    Agent {
+        token: String,
+        browser: Name,
+        rest: String,
+    },
 }
 
 impl Route {
+    /// Whether it needs no token: then it is for the Hosts of [`super::own_host`] only.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self, Self::Card | Self::Website { .. } | Self::Bare { .. })
+    }
+
     /// Reads a target in origin form.
     ///
     /// A path that another reader could resolve to another route is none: dot segments in any encoding, also before a `;`,
@@ -27,6 +49,14 @@ impl Route {
         };
         if path == AGENT_CARD_PATH {
             return Ok(Self::Card);
+        }
+        // What follows is an id or refused as none; nobody reads it as a path.
+        if let Some(below) = path.strip_prefix(TRAFFIC_CAPTURES_PATH) {
+            match below.strip_prefix('/') {
+                Some(id) => return Ok(Self::Capture { id: id.to_owned() }),
+                None if below.is_empty() => return Ok(Self::Captures),
+                None => return Err(ProxyError::NoRoute),
+            }
         }
         let path = path.strip_prefix('/').ok_or(ProxyError::NoRoute)?;
         let mut segments = path.split('/');
@@ -95,6 +125,11 @@ mod tests {
                 "/agent/t/shop/json/version/",
                 Route::Agent { token: "t".to_owned(), browser: shop(), rest: "/json/version/".to_owned() },
             ),
+            ("/traffic/v1/captures", Route::Captures),
+            ("/traffic/v1/captures?x=/../", Route::Captures),
+            ("/traffic/v1/captures/shop.1.pcap?x", Route::Capture { id: "shop.1.pcap".to_owned() }),
+            ("/traffic/v1/captures/../../svc/shop/%2f", Route::Capture { id: "../../svc/shop/%2f".to_owned() }),
+            ("/traffic/v1/captures/", Route::Capture { id: String::new() }),
             ("/agent/t/shop", Route::Agent { token: "t".to_owned(), browser: shop(), rest: "/".to_owned() }),
         ] {
             assert_eq!(Route::parse(target).ok(), Some(route), "{target}");
@@ -111,7 +146,12 @@ mod tests {
             "/svc/shop",
             "/svc/",
             "/other/",
-            "/traffic/v1/captures",
+            "/traffic/v1/",
+            "/traffic/v1/captures.pcap",
+            "/traffic/v2/captures",
+            "/traffic/v1/%63aptures",
+            "/x/../traffic/v1/captures",
+            "//traffic/v1/captures",
             "/SVC/shop/",
             "/website/shop/../tracker/",
             "/website/shop/%2e%2e/tracker/",
