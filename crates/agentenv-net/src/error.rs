@@ -69,11 +69,11 @@ impl ProxyError {
             | Self::Unauthorized
             | Self::TokenElsewhere
             | Self::Misdirected { .. }
-            | Self::Denied { .. }
-            | Self::ClientBody(_) => Fault::Client,
             | Self::NotThisHost
             | Self::RotatedAway(_)
             | Self::NoCapture(_)
+            | Self::Denied { .. }
+            | Self::ClientBody(_) => Fault::Client,
             Self::Down(..)
             | Self::Garbage(..)
             | Self::Nonsense(..)
@@ -109,6 +109,7 @@ impl ProxyError {
                 format!("the site answered what is no HTTP answer: {upstream}")
             }
             Self::Slow(upstream) => format!("the site did not answer in time: {upstream}"),
+            Self::Captures(_) => "the captures can't be read".to_owned(),
             Self::Internal(_) => "the gateway failed".to_owned(),
             Self::ClientBody(_) => "the request's body is broken".to_owned(),
             other => other.to_string(),
@@ -117,7 +118,6 @@ impl ProxyError {
 
     /// Logs the error and answers it.
     pub(crate) fn answer(&self) -> Response<Body> {
-            Self::Captures(_) => "the captures can't be read".to_owned(),
         let (status, fault) = (self.status(), self.fault());
         match fault {
             Fault::Client => tracing::debug!(%status, ?fault, error = %self, "request refused"),
