@@ -5,7 +5,9 @@ mod cli;
 mod commands;
 mod output;
 mod progress;
+mod prompt;
 mod put;
+mod secrets;
 
 use std::{path::PathBuf, process::ExitCode};
 

@@ -1,6 +1,14 @@
-//! Who claims which names (ENV-8).
+//! Who claims which names, who wins them, and what is left for the real sites (ENV-8, NET-3, NET-4).
+
+use std::cmp::Ordering;
 
 use agentenv_protocol::{HostName, HostPattern, Name, control::SiteTableEntry};
+use serde::{Deserialize, Serialize};
+
+use crate::{ComputerSpec, NetworkSpec};
+
+#[cfg(test)]
+mod tests;
 
 /// How strong a claim is; the stronger one is greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,6 +40,15 @@ impl ClaimKind {
             Self::LiveDomain | Self::LiveAllowHost | Self::Allowlist => Rank::Allowlist,
         }
     }
+
+    /// Whether it comes from a website: start tabs may be there (ENV-9).
+    pub fn is_of_website(self) -> bool {
+        self != Self::Allowlist
+    }
+
+    fn is_live(self) -> bool {
+        matches!(self, Self::LiveDomain | Self::LiveAllowHost)
+    }
 }
 
 /// One name that somebody claims.
@@ -52,6 +69,14 @@ pub fn claims_of(owner: &Name, live: bool, domains: &[HostPattern], allow_hosts:
     domains.iter().map(claim(kind)).chain(allow_hosts.iter().map(claim(ClaimKind::LiveAllowHost))).collect()
 }
 
+/// The claims of one computer: its allowlist.
+pub fn claims_of_computer(owner: &Name, computer: &ComputerSpec) -> Vec<Claim> {
+    let NetworkSpec::Allowlist(patterns) = &computer.network else { return Vec::new() };
+    let claim =
+        |pattern: &HostPattern| Claim { owner: owner.clone(), kind: ClaimKind::Allowlist, pattern: pattern.clone() };
+    patterns.iter().map(claim).collect()
+}
+
 /// Pairs of claims that cannot both hold: the same pattern of two synthetic sites, the same domain of two live sites.
 pub fn check_claims(claims: &[Claim]) -> Vec<(&Claim, &Claim)> {
     let exclusive = |claim: &Claim| matches!(claim.kind, ClaimKind::Synthetic | ClaimKind::LiveDomain);
@@ -67,10 +92,33 @@ pub fn check_claims(claims: &[Claim]) -> Vec<(&Claim, &Claim)> {
 
 /// Whose a name is: the higher rank wins, then exact beats wildcard and a longer suffix a shorter one.
 pub fn winner<'a>(claims: &'a [Claim], host: &HostName) -> Option<&'a Claim> {
-    claims
-        .iter()
-        .filter(|claim| claim.pattern.covers(host))
-        .max_by(|a, b| a.kind.rank().cmp(&b.kind.rank()).then_with(|| a.pattern.precedence(&b.pattern)))
+    winner_of(claims, &HostPattern::Exact(host.clone()))
+}
+
+/// Whose every name of a pattern is, as far as one claim has all of them; names within it may be somebody else's.
+pub fn winner_of<'a>(claims: &'a [Claim], pattern: &HostPattern) -> Option<&'a Claim> {
+    // Of equals the first one: between live sites that share a host nobody loses anything.
+    let stronger = |best: &'a Claim, next: &'a Claim| if next.wins_over(best) == Ordering::Greater { next } else { best };
+    claims.iter().filter(|claim| claim.pattern.contains(pattern)).reduce(stronger)
+}
+
+impl Claim {
+    fn wins_over(&self, other: &Self) -> Ordering {
+        let by_kind = |kind| match kind {
+            ClaimKind::Synthetic => 3,
+            ClaimKind::LiveDomain => 2,
+            ClaimKind::LiveAllowHost => 1,
+            ClaimKind::Allowlist => 0,
+        };
+        let rank = self.kind.rank().cmp(&other.kind.rank());
+        rank.then_with(|| self.pattern.precedence(&other.pattern))
+            .then_with(|| by_kind(self.kind).cmp(&by_kind(other.kind)))
+    }
+}
+
+/// The names of websites, where start tabs may be (ENV-9).
+pub fn website_names(claims: &[Claim]) -> Vec<HostPattern> {
+    claims.iter().filter(|claim| claim.kind.is_of_website()).map(|claim| claim.pattern.clone()).collect()
 }
 
 /// The site table: the synthetic claims, who wins first.
@@ -86,65 +134,80 @@ pub fn site_table(claims: &[Claim]) -> Vec<SiteTableEntry> {
     table
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The names of live sites, and those of them that a synthetic site has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LiveHosts<'a> {
+    /// What goes straight to the real sites. A synthetic name within a wider one of these is still the synthetic site's.
+    pub hosts: Vec<HostPattern>,
+    /// What a synthetic site covers whole, with its claim.
+    pub left_off: Vec<(&'a Claim, &'a Claim)>,
+}
 
-    fn claims(list: &[(&str, ClaimKind, &str)]) -> Vec<Claim> {
-        list.iter()
-            .map(|(owner, kind, pattern)| Claim {
-                owner: Name::parse(owner).unwrap(),
-                kind: *kind,
-                pattern: HostPattern::parse(pattern).unwrap(),
-            })
-            .collect()
-    }
-
-    use ClaimKind::{Allowlist, LiveAllowHost, LiveDomain, Synthetic};
-
-    #[test]
-    fn two_of_a_kind_conflict_and_others_do_not() {
-        for (list, conflicts) in [
-            (vec![("a", Synthetic, "shop.test"), ("b", Synthetic, "SHOP.test.")], 1),
-            (vec![("a", Synthetic, "*.shop.test"), ("b", Synthetic, "*.shop.test")], 1),
-            (vec![("a", Synthetic, "*.shop.test"), ("b", Synthetic, "a.shop.test")], 0),
-            (vec![("a", Synthetic, "*.shop.test"), ("b", Synthetic, "*.b.shop.test")], 0),
-            (vec![("a", Synthetic, "shop.test"), ("a", Synthetic, "shop.test")], 0),
-            (vec![("a", LiveDomain, "github.com"), ("b", LiveDomain, "github.com")], 1),
-            (vec![("a", LiveAllowHost, "cdn.com"), ("b", LiveAllowHost, "cdn.com")], 0),
-            (vec![("a", LiveDomain, "github.com"), ("b", Synthetic, "github.com")], 0),
-            (vec![("a", LiveDomain, "github.com"), ("b", Allowlist, "github.com")], 0),
-            (vec![("a", Synthetic, "x.test"), ("b", Synthetic, "x.test"), ("c", Synthetic, "x.test")], 2),
-        ] {
-            let claims = claims(&list);
-            assert_eq!(check_claims(&claims).len(), conflicts, "{list:?}");
+/// The live hosts of a deploy (NET-4): every live site's domains and further hosts that no synthetic site covers.
+pub fn live_hosts(claims: &[Claim]) -> LiveHosts<'_> {
+    let mut live = LiveHosts::default();
+    for claim in claims.iter().filter(|claim| claim.kind.is_live()) {
+        match covered(claims, &claim.pattern) {
+            Some(by) => live.left_off.push((claim, by)),
+            None if live.hosts.contains(&claim.pattern) => {}
+            None => live.hosts.push(claim.pattern.clone()),
         }
     }
+    live
+}
 
-    #[test]
-    fn the_winner_of_a_name() {
-        let claims = claims(&[
-            ("wide", Synthetic, "*.shop.test"),
-            ("narrow", Synthetic, "*.eu.shop.test"),
-            ("exact", Synthetic, "pay.eu.shop.test"),
-            ("live", LiveDomain, "exact.com"),
-            ("fake", Synthetic, "*.com"),
-            ("desk", Allowlist, "only.org"),
-        ]);
-        for (host, expected) in [
-            ("a.shop.test", Some("wide")),
-            ("a.eu.shop.test", Some("narrow")),
-            ("pay.eu.shop.test", Some("exact")),
-            ("eu.shop.test", Some("wide")),
-            ("shop.test", None),
-            // A synthetic wildcard beats a live exact name: rank comes first.
-            ("exact.com", Some("fake")),
-            ("only.org", Some("desk")),
-        ] {
-            let won = winner(&claims, &HostName::parse(host).unwrap()).map(|claim| claim.owner.as_str());
-            assert_eq!(won, expected, "{host}");
-        }
-        let table: Vec<_> = site_table(&claims).iter().map(|entry| entry.pattern.to_string()).collect();
-        assert_eq!(table, ["pay.eu.shop.test", "*.eu.shop.test", "*.shop.test", "*.com"]);
+impl LiveHosts<'_> {
+    /// What people should know: a live name that they won't reach.
+    pub fn warnings(&self) -> Vec<String> {
+        let warning = |(claim, by): &(&Claim, &Claim)| {
+            format!(
+                "`{}` of live site `{}` is left off: website `{}` answers it in this deploy",
+                claim.pattern, claim.owner, by.owner
+            )
+        };
+        self.left_off.iter().map(warning).collect()
     }
+}
+
+/// The synthetic claim that covers every name of a pattern.
+fn covered<'a>(claims: &'a [Claim], pattern: &HostPattern) -> Option<&'a Claim> {
+    winner_of(claims, pattern).filter(|claim| claim.kind == ClaimKind::Synthetic)
+}
+
+/// What a sandbox reaches on the real network, beside the deploy's synthetic sites.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reach {
+    /// These names.
+    Hosts(Vec<HostPattern>),
+    /// Any public name.
+    Open,
+}
+
+/// The reach of a browser or computer (NET-4). `open` is left as it is by live sites; a computer that routes no sites has the
+/// live hosts too.
+pub fn reach(network: &NetworkSpec, claims: &[Claim]) -> Reach {
+    let allowed = match network {
+        NetworkSpec::Open => return Reach::Open,
+        NetworkSpec::Sites => &[][..],
+        NetworkSpec::Allowlist(patterns) => patterns.as_slice(),
+    };
+    let mut hosts = live_hosts(claims).hosts;
+    for pattern in allowed {
+        if !hosts.contains(pattern) && covered(claims, pattern).is_none() {
+            hosts.push(pattern.clone());
+        }
+    }
+    Reach::Hosts(hosts)
+}
+
+/// The reach of a website's server (NET-8): a live site's names, for it always the real ones; nothing of a synthetic site.
+pub fn site_reach(live: bool, domains: &[HostPattern], allow_hosts: &[HostPattern]) -> Vec<HostPattern> {
+    let mut hosts: Vec<HostPattern> = Vec::new();
+    for pattern in domains.iter().chain(allow_hosts).filter(|_| live) {
+        if !hosts.contains(pattern) {
+            hosts.push(pattern.clone());
+        }
+    }
+    hosts
 }

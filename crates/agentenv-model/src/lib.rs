@@ -48,9 +48,13 @@ mod plan;
 mod problem;
 mod reference;
 mod tabs;
+mod values;
 
 pub use card::compare_card;
-pub use claims::{Claim, ClaimKind, Rank, check_claims, claims_of, site_table, winner};
+pub use claims::{
+    Claim, ClaimKind, LiveHosts, Rank, Reach, check_claims, claims_of, claims_of_computer, live_hosts, reach, site_reach,
+    site_table, website_names, winner, winner_of,
+};
 pub use env::{
     BrowserSpec, ComputerSpec, DEFAULT_READY_TIMEOUT_S, EnvKind, EnvRecord, EnvRef, EnvRefError, EnvSpec, EnvVersion,
     FrontendSpec, Member, MultiSpec, NetworkSpec, ServiceSpec, Size, WebsiteSource, WebsiteSpec,
@@ -59,8 +63,9 @@ pub use multi::{MemberFile, MemberTarget, MultiFile, resolve_multi};
 pub use parse::{EnvFile, FileSpec, Flags, MAX_ENV_FILE_BYTES, parse_env, parse_env_with_flags};
 pub use plan::{
     Abilities, CaptureOptions, Plan, PlanInput, PlannedBrowser, PlannedService, PlannedWebsite, Program, Role, plan,
-    resolve_settings,
+    hidden_values, resolve_settings,
 };
 pub use problem::{Place, Problem, Problems};
 pub use reference::{EnvVariable, Reference, ReferenceError, SettingName, SettingValue};
 pub use tabs::{StartTab, TabError, unclaimed_tabs};
+pub use values::Values;

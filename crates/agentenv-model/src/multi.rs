@@ -1,10 +1,10 @@
 //! The members of a multi env: looked up, pinned, and checked together (ENV-1, ENV-8, ENV-9).
 
-use agentenv_protocol::{HostPattern, Name};
+use agentenv_protocol::Name;
 
 use crate::{
     Claim, EnvKind, EnvSpec, EnvVersion, Member, MultiSpec, Place, Problem, Problems, StartTab, check_claims,
-    claims_of, problem::did_you_mean, unclaimed_tabs,
+    claims_of, claims_of_computer, problem::did_you_mean, unclaimed_tabs, website_names,
 };
 
 /// A multi env as it is written.
@@ -127,8 +127,12 @@ impl<'a> Resolving<'a> {
             return None;
         }
         self.names.push(name.clone());
-        if let EnvSpec::Website(site) = &found.spec {
-            self.claims.extend(claims_of(&name, site.live, &site.domains, &site.allow_hosts));
+        match &found.spec {
+            EnvSpec::Website(site) => {
+                self.claims.extend(claims_of(&name, site.live, &site.domains, &site.allow_hosts));
+            }
+            EnvSpec::Computer(computer) => self.claims.extend(claims_of_computer(&name, computer)),
+            EnvSpec::Browser(_) | EnvSpec::Multi(_) => {}
         }
         Some(Member { name, env: env.clone(), version: (!self.latest).then_some(found.version) })
     }
@@ -152,7 +156,7 @@ impl<'a> Resolving<'a> {
         if nameless {
             return;
         }
-        let patterns: Vec<HostPattern> = claims.iter().map(|claim| claim.pattern.clone()).collect();
+        let patterns = website_names(&claims);
         for member in file.browsers.iter().chain(&file.computers) {
             let MemberTarget::Stored(env) = &member.target else { continue };
             let Some(found) = self.find(env) else { continue };

@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
+use agentenv_protocol::SecretPath;
 use serde::{Deserialize, Serialize};
 
 /// The longest name of a setting or a variable: for messages that people can read.
@@ -32,7 +33,7 @@ impl ReferenceError {
         match self {
             Self::Name(_) => "letters, digits and `_`, no digit first, 64 characters at most",
             Self::Variable(_) => "`env:NAME`, a name of letters, digits and `_`, no digit first",
-            Self::Path(_) => "`secret:PATH`, a path of letters, digits, `.`, `_`, `-` between `/`",
+            Self::Path(_) => "`secret:PATH`, a path of letters, digits, `.`, `_`, `-` between `/`, 200 characters at most",
             Self::Query(_) => "`?default=` and a value",
         }
     }
@@ -93,7 +94,7 @@ fn is_variable(text: &str) -> bool {
 }
 
 /// What stands for a value that is known only when the deploy starts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Reference {
     /// `env:NAME`: a variable of the command that deploys.
@@ -106,7 +107,7 @@ pub enum Reference {
     /// `secret:PATH`: a stored secret.
     Secret {
         /// The secret.
-        path: String,
+        path: SecretPath,
         /// What it is where there is none.
         default: Option<String>,
     },
@@ -130,16 +131,8 @@ impl Reference {
         if kind == "env" {
             return Ok(Self::Env { name: EnvVariable::parse(target)?, default });
         }
-        let word = |word: &str| {
-            !word.is_empty()
-                && word != "."
-                && word != ".."
-                && word.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
-        };
-        if !target.split('/').all(word) {
-            return Err(ReferenceError::Path(target.to_owned()));
-        }
-        Ok(Self::Secret { path: target.to_owned(), default })
+        let path = SecretPath::parse(target).map_err(|_| ReferenceError::Path(target.to_owned()))?;
+        Ok(Self::Secret { path, default })
     }
 
     /// Whether it has no default: a secret setting's must not.
@@ -188,7 +181,7 @@ mod tests {
     #[test]
     fn references() {
         let secret = |path: &str, default: Option<&str>| Reference::Secret {
-            path: path.to_owned(),
+            path: SecretPath::parse(path).unwrap(),
             default: default.map(str::to_owned),
         };
         for (text, expected) in [

@@ -1,10 +1,8 @@
 //! Members of multi envs, plans, cards and settings.
 
-use std::collections::BTreeMap;
-
 use agentenv_model::{
-    Abilities, EnvSpec, EnvVersion, FileSpec, MultiFile, Plan, PlanInput, Problems, compare_card, parse_env, plan,
-    resolve_multi, resolve_settings,
+    Abilities, EnvSpec, EnvVersion, FileSpec, MultiFile, Plan, PlanInput, Problems, Reference, Values, compare_card,
+    hidden_values, parse_env, plan, resolve_multi, resolve_settings,
 };
 use agentenv_protocol::{Digest, HostPattern, WebsiteParams};
 use secrecy::ExposeSecret as _;
@@ -52,6 +50,12 @@ fn office(text: &str, members: &[EnvVersion]) -> Result<Plan, Problems> {
     let spec = resolve_multi(&multi(text), members, false)?;
     let name = "office".parse().unwrap();
     plan(&input(EnvVersion { name, version: 7, spec: EnvSpec::Multi(spec), tree: None }, members))
+}
+
+fn values(list: &[(&str, &str)]) -> Values {
+    let mut values = Values::default();
+    list.iter().for_each(|(reference, value)| values.insert(&reference.parse::<Reference>().unwrap(), (*value).into()));
+    values
 }
 
 const OFFICE: &str = "websites = ['shop', 'tracker']\nbrowsers = ['browser']";
@@ -179,14 +183,6 @@ fn what_the_sandbox_provider_lacks_is_refused_by_name() {
             "env `b`: its network is an allowlist, which the `sandbox` provider does not have; accepted for now: `network = \
              \"sites\"`",
         ),
-        (
-            stored(
-                "kind = 'website'\nname = 'shop'\nserver = { command = ['x'], port = 1 }\n[settings]\na = 'secret:x/y'",
-                1,
-            ),
-            "env `shop`: a setting is `secret:x/y`, a stored secret, which the `sandbox` provider does not have; accepted \
-             for now: a variable of the deploying command, `env:NAME`",
-        ),
     ] {
         assert_eq!(plan(&input(env, &[])).unwrap_err().to_string(), message);
     }
@@ -244,13 +240,51 @@ fn references_become_values_and_what_is_missing_is_named_without_one() {
          region = 'env:REGION?default=eu'\nsize = 5\nname = \"a\\nb\""
     );
     let site = plan(&input(stored(&text, 1), &[])).unwrap().websites.remove(0);
-    let variables = BTreeMap::from([("KEY", "hunter2"), ("UNUSED", "x")]);
-    let value = resolve_settings(&site, &|name| variables.get(name).map(|value| (*value).to_owned())).unwrap();
+    let values = values(&[("env:KEY", "hunter2"), ("env:UNUSED", "x")]);
+    let value = resolve_settings(&site, &values).unwrap();
     assert_eq!(value.expose_secret(), r#"{"key":"hunter2","name":"a\nb","region":"eu","size":5}"#);
     assert!(!format!("{value:?}").contains("hunter2"));
-    let missing = resolve_settings(&site, &|_| None).unwrap_err();
+    let missing = resolve_settings(&site, &Values::default()).unwrap_err();
     assert_eq!(
         missing.to_string(),
         "env `shop`: setting `key` of `shop` is `env:KEY`, which is not set; set the variable for the command that deploys"
+    );
+}
+
+#[test]
+fn stored_secrets_become_values_and_what_is_hidden_is_known() {
+    let text = "kind = 'website'\nname = 'shop'\nsecret_settings = ['token', 'key']\n\
+                server = { command = ['x'], port = 1 }\n[settings]\ntoken = 'secret:github/token'\nkey = 'env:KEY'\n\
+                motto = 'secret:motto?default=none'\ncity = 'env:CITY'\nagain = 'secret:github/token'";
+    let plan = plan(&input(stored(text, 1), &[])).unwrap();
+    let wanted: Vec<String> = plan.references().iter().map(ToString::to_string).collect();
+    assert_eq!(wanted, ["env:CITY", "env:KEY", "secret:github/token", "secret:motto"]);
+    let site = &plan.websites[0];
+    // A dollar, quotes and a line's end are the value's own.
+    let token = "a\"b\\c\nd$e${F}'";
+    let values = values(&[("secret:github/token", token), ("env:KEY", "hunter2"), ("env:CITY", "Oslo")]);
+    let line = resolve_settings(site, &values).unwrap();
+    let line = line.expose_secret();
+    assert!(!line.contains('\n'), "one line: {line}");
+    let json: serde_json::Value = serde_json::from_str(line).unwrap();
+    assert_eq!(
+        json,
+        serde_json::json!({ "token": token, "again": token, "key": "hunter2", "motto": "none", "city": "Oslo" })
+    );
+    let hidden: Vec<_> =
+        hidden_values(site, &values).iter().map(|value| value.expose_secret().to_owned()).collect();
+    assert_eq!(hidden, [token, "hunter2", token], "by the names of settings");
+    let shown = format!("{values:?}");
+    assert!(shown.contains("github/token") && !shown.contains("hunter2") && !shown.contains("b\\"), "{shown}");
+    assert_eq!(
+        resolve_settings(site, &Values::default()).unwrap_err().to_string(),
+        "env `shop`: setting `again` of `shop` is `secret:github/token`, which is not stored; store it with `agent-env \
+         secret set github/token`\n\
+         env `shop`: setting `city` of `shop` is `env:CITY`, which is not set; set the variable for the command that \
+         deploys\n\
+         env `shop`: setting `key` of `shop` is `env:KEY`, which is not set; set the variable for the command that \
+         deploys\n\
+         env `shop`: setting `token` of `shop` is `secret:github/token`, which is not stored; store it with `agent-env \
+         secret set github/token`"
     );
 }

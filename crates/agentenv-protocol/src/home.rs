@@ -76,6 +76,11 @@ impl Home {
         self.runs().join(id.as_str())
     }
 
+    /// Stored secrets.
+    pub fn secrets(&self) -> PathBuf {
+        self.root.join("secrets")
+    }
+
     /// What can be made again: unpacked trees, the SDK's source, build folders.
     pub fn cache(&self) -> &Path {
         &self.cache

@@ -126,6 +126,19 @@ id!(
     }
 );
 
+id!(
+    /// The path of a stored secret, such as `github/token`.
+    SecretPath,
+    "a secret's path",
+    "letters, digits, `.`, `_`, `-` between `/`, 200 characters at most",
+    |text| text.len() <= 200 && text.split('/').all(is_path_word)
+);
+
+fn is_path_word(word: &str) -> bool {
+    !matches!(word, "" | "." | "..")
+        && word.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
+}
+
 fn is_name(text: &str) -> bool {
     text.len() <= 63
         && text.starts_with(|c: char| c.is_ascii_lowercase())
@@ -136,6 +149,17 @@ fn is_name(text: &str) -> bool {
 fn is_random(text: &str, prefix: &str) -> bool {
     text.strip_prefix(prefix)
         .is_some_and(|rest| rest.len() == 12 && rest.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)))
+}
+
+/// What the variables begin with that hold secrets for `secret:` references, in place of stored ones.
+pub const SECRET_VARIABLE_PREFIX: &str = "AGENTENV_SECRET_";
+
+impl SecretPath {
+    /// The variable that holds the secret where one does: `AGENTENV_SECRET_GITHUB_TOKEN` for `github/token`.
+    pub fn variable(&self) -> String {
+        let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+        SECRET_VARIABLE_PREFIX.chars().chain(self.0.chars().map(letter)).collect()
+    }
 }
 
 impl DeployId {
@@ -188,6 +212,29 @@ impl SandboxName {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_of_secrets() {
+        for (text, good) in [
+            ("token", true),
+            ("github/token-1.key", true),
+            (".hidden/a", true),
+            ("", false),
+            ("/a", false),
+            ("a/", false),
+            ("a//b", false),
+            ("../a", false),
+            ("a/./b", false),
+            ("a b", false),
+            ("a+b", false),
+            ("ü", false),
+            (&"a".repeat(200), true),
+            (&"a".repeat(201), false),
+        ] {
+            assert_eq!(SecretPath::parse(text).is_ok(), good, "{text}");
+        }
+        assert_eq!(SecretPath::parse("github/token-1.key").unwrap().variable(), "AGENTENV_SECRET_GITHUB_TOKEN_1_KEY");
+    }
 
     #[test]
     fn names() {

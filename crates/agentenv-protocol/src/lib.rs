@@ -22,7 +22,9 @@ pub use card::{AgentCard, AgentExtension, AgentInterface, Capabilities, WebsiteP
 pub use exit::ExitCode;
 pub use home::{CACHE_ENV, HOME_ENV, Home};
 pub use host::{HostError, HostName, HostPattern};
-pub use ids::{ArtifactId, DeployId, Digest, IdError, Name, RunId, SandboxName, UniverseId};
+pub use ids::{
+    ArtifactId, DeployId, Digest, IdError, Name, RunId, SECRET_VARIABLE_PREFIX, SandboxName, SecretPath, UniverseId,
+};
 pub use token::{AgentToken, ControlToken, SiteKey};
 pub use traffic::{
     CAPTURE_FILE_MB, CAPTURE_FILE_MB_DEFAULT, CAPTURE_FILES, CAPTURE_FILES_DEFAULT, CaptureGap, CaptureId,

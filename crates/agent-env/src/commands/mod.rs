@@ -5,5 +5,6 @@ pub(crate) mod doctor;
 pub(crate) mod env_records;
 pub(crate) mod launch;
 pub(crate) mod run;
+pub(crate) mod secret;
 pub(crate) mod task;
 pub(crate) mod website;

@@ -1,13 +1,14 @@
 //! Records to plan.
 
-use agentenv_protocol::{HostPattern, Name};
+use agentenv_protocol::Name;
 
 use super::{Abilities, Plan, PlanInput, PlannedBrowser, PlannedService, PlannedWebsite, Program, Role, captures};
 use crate::{
     BrowserSpec, Claim, ComputerSpec, EnvSpec, EnvVersion, FrontendSpec, Member, NetworkSpec, Place, Problem, Problems,
-    Reference, ServiceSpec, SettingValue, WebsiteSource, WebsiteSpec, check_claims, claims_of,
+    Reach, Reference, ServiceSpec, SettingValue, WebsiteSource, WebsiteSpec, check_claims, claims_of,
+    claims_of_computer, live_hosts,
     multi::{conflict, unclaimed},
-    site_table, unclaimed_tabs,
+    reach, site_reach, site_table, unclaimed_tabs, website_names,
 };
 
 /// The first port that is tried for a static folder; any would do, this one reads as what it is.
@@ -15,7 +16,8 @@ const FIRST_STATIC_PORT: u16 = 8080;
 
 /// Plans a deploy, or says everything that is in its way.
 pub fn plan(input: &PlanInput) -> Result<Plan, Problems> {
-    let mut planning = Planning { abilities: &input.abilities, problems: Vec::new(), claims: Vec::new() };
+    let mut planning =
+        Planning { abilities: &input.abilities, problems: Vec::new(), claims: Vec::new(), networks: Vec::new() };
     let mut plan = Plan {
         env: input.env.name.clone(),
         version: input.env.version,
@@ -24,6 +26,7 @@ pub fn plan(input: &PlanInput) -> Result<Plan, Problems> {
         websites: Vec::new(),
         browsers: Vec::new(),
         site_table: Vec::new(),
+        live_hosts: Vec::new(),
         captures: input.capture_traffic,
         warnings: Vec::new(),
     };
@@ -50,7 +53,7 @@ pub fn plan(input: &PlanInput) -> Result<Plan, Problems> {
         planning.refuse(&input.env.name, message, hint);
     }
     planning.check_names(&input.env.name, &plan);
-    plan.site_table = site_table(&planning.claims);
+    planning.route(&mut plan);
     Problems::check(plan, planning.problems)
 }
 
@@ -62,9 +65,11 @@ struct Planning<'a> {
     abilities: &'a Abilities,
     problems: Vec<Problem>,
     claims: Vec<Claim>,
+    /// Of the plan's browsers, in their order.
+    networks: Vec<&'a NetworkSpec>,
 }
 
-impl Planning<'_> {
+impl<'a> Planning<'a> {
     fn refuse(&mut self, env: &Name, message: impl Into<String>, hint: impl Into<String>) {
         self.problems.push(Problem::new(Place::Env(env.clone()), message, hint));
     }
@@ -75,7 +80,7 @@ impl Planning<'_> {
         self.refuse(env, message, hint);
     }
 
-    fn add(&mut self, plan: &mut Plan, name: &Name, env: &EnvVersion) {
+    fn add(&mut self, plan: &mut Plan, name: &Name, env: &'a EnvVersion) {
         let version = (env.name.clone(), env.version);
         if !plan.versions.contains(&version) {
             plan.versions.push(version);
@@ -83,7 +88,7 @@ impl Planning<'_> {
         match &env.spec {
             EnvSpec::Website(site) => plan.websites.extend(self.website(name, env, site)),
             EnvSpec::Browser(browser) => plan.browsers.push(self.browser(name, env, browser)),
-            EnvSpec::Computer(computer) => self.computer(env, computer),
+            EnvSpec::Computer(computer) => self.computer(name, env, computer),
             EnvSpec::Multi(_) => {
                 self.refuse(&env.name, "it is a multi env inside another", "multi envs are never nested");
             }
@@ -119,6 +124,7 @@ impl Planning<'_> {
             domains: site.domains.clone(),
             live: site.live,
             allow_hosts: site.allow_hosts.clone(),
+            reach: site_reach(site.live, &site.domains, &site.allow_hosts),
             services,
             settings: site.settings.clone(),
             secret_settings: site.secret_settings.clone(),
@@ -126,18 +132,22 @@ impl Planning<'_> {
         })
     }
 
-    fn browser(&mut self, name: &Name, env: &EnvVersion, browser: &BrowserSpec) -> PlannedBrowser {
+    fn browser(&mut self, name: &Name, env: &EnvVersion, browser: &'a BrowserSpec) -> PlannedBrowser {
         self.check_network(env, &browser.network);
+        self.networks.push(&browser.network);
         PlannedBrowser {
             name: name.clone(),
             env: env.name.clone(),
             version: env.version,
             start_tabs: browser.start_tabs.clone(),
+            // Known when every claim is.
+            network: Reach::Hosts(Vec::new()),
             viewport: browser.viewport,
         }
     }
 
-    fn computer(&mut self, env: &EnvVersion, computer: &ComputerSpec) {
+    fn computer(&mut self, name: &Name, env: &EnvVersion, computer: &ComputerSpec) {
+        self.claims.extend(claims_of_computer(name, computer));
         if !self.abilities.computers {
             self.lacks(&env.name, "it is a computer", "computers come with a later version of agent-env");
         }
@@ -167,6 +177,17 @@ impl Planning<'_> {
         }
     }
 
+    /// What needs every claim: who answers a name, and what is reached on the real network.
+    fn route(&self, plan: &mut Plan) {
+        plan.site_table = site_table(&self.claims);
+        let live = live_hosts(&self.claims);
+        plan.warnings.extend(live.warnings());
+        plan.live_hosts = live.hosts;
+        for (browser, network) in plan.browsers.iter_mut().zip(&self.networks) {
+            browser.network = reach(network, &self.claims);
+        }
+    }
+
     /// Claims, and start tabs where every site has names already; both again at deploy, with the cards' names.
     fn check_names(&mut self, env: &Name, plan: &Plan) {
         let conflicts: Vec<_> = check_claims(&self.claims).into_iter().map(|(a, b)| conflict(a, b)).collect();
@@ -176,7 +197,7 @@ impl Planning<'_> {
         if !self.problems.is_empty() || plan.websites.iter().any(|site| site.domains.is_empty()) {
             return;
         }
-        let patterns: Vec<HostPattern> = self.claims.iter().map(|claim| claim.pattern.clone()).collect();
+        let patterns = website_names(&self.claims);
         for browser in &plan.browsers {
             for tab in unclaimed_tabs(&browser.start_tabs, &patterns) {
                 let (message, hint) = unclaimed(&browser.name, tab);

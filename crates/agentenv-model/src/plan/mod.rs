@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use agentenv_protocol::{Digest, HostPattern, Name, control::SiteTableEntry};
 use serde::{Deserialize, Serialize};
 
-use crate::{EnvVersion, SettingName, SettingValue, Size, StartTab};
+use crate::{EnvVersion, Reach, SettingName, SettingValue, Size, StartTab};
 
 pub use captures::CaptureOptions;
 pub use make::plan;
-pub use settings::resolve_settings;
+pub use settings::{hidden_values, resolve_settings};
 
 /// What a plan is made from.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,7 +57,7 @@ impl Abilities {
             live_sites: false,
             computers: false,
             networks: false,
-            secrets: false,
+            secrets: true,
         }
     }
 }
@@ -80,6 +80,8 @@ pub struct Plan {
     pub browsers: Vec<PlannedBrowser>,
     /// The names of the synthetic sites that store some, who wins first. Sites that take their card's are added at deploy.
     pub site_table: Vec<SiteTableEntry>,
+    /// The names of live sites that no synthetic site is known to cover (NET-4).
+    pub live_hosts: Vec<HostPattern>,
     /// How every packet of the websites is recorded, where it is.
     pub captures: Option<CaptureOptions>,
     /// What people should know.
@@ -104,6 +106,8 @@ pub struct PlannedWebsite {
     pub live: bool,
     /// Further hosts of a live site.
     pub allow_hosts: Vec<HostPattern>,
+    /// What its server reaches on the real network (NET-8): nothing, unless the site is live.
+    pub reach: Vec<HostPattern>,
     /// In the order of their start: further services, server, frontend (RUN-6).
     pub services: Vec<PlannedService>,
     /// Settings of the server.
@@ -174,6 +178,8 @@ pub struct PlannedBrowser {
     pub version: u64,
     /// Pages that are open when the deploy is ready.
     pub start_tabs: Vec<StartTab>,
+    /// What it reaches on the real network, beside the deploy's synthetic sites (NET-4).
+    pub network: Reach,
     /// Size of its pages.
     pub viewport: Size,
 }

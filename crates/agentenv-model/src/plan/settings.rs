@@ -1,38 +1,70 @@
 //! References to values, while the environment of a server is being written (ENV-7, LIVE-3).
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Map, Value};
 
-use super::PlannedWebsite;
-use crate::{Place, Problem, Problems, Reference, SettingValue};
+use super::{Plan, PlannedWebsite};
+use crate::{Place, Problem, Problems, Reference, SettingName, SettingValue, Values};
 
-/// The value of `AGENTENV_WEBSITE_SETTINGS` for a website's server: one line of JSON. `variable` looks up a variable of the
-/// command that deploys. What is missing is named by setting and reference, never by a value.
-pub fn resolve_settings(
-    website: &PlannedWebsite,
-    variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<SecretString, Problems> {
-    let mut values = Map::new();
+impl Plan {
+    /// Every reference that a setting of it is, for the deploying command to look up: these, and no others.
+    pub fn references(&self) -> Vec<&Reference> {
+        let values = self.websites.iter().flat_map(|website| website.settings.values());
+        let mut references: Vec<_> = values
+            .filter_map(|value| match value {
+                SettingValue::Reference(reference) => Some(reference),
+                SettingValue::Literal(_) => None,
+            })
+            .collect();
+        references.sort_unstable();
+        references.dedup();
+        references
+    }
+}
+
+/// The value of `AGENTENV_WEBSITE_SETTINGS` for a website's server: one line of JSON. What is missing is named by setting and
+/// reference, never by a value.
+pub fn resolve_settings(website: &PlannedWebsite, values: &Values) -> Result<SecretString, Problems> {
+    let mut settings = Map::new();
     let mut problems = Vec::new();
     for (name, value) in &website.settings {
         let resolved = match value {
             SettingValue::Literal(value) => Some(value.clone()),
-            SettingValue::Reference(Reference::Env { name, default }) => {
-                variable(name.as_str()).or_else(|| default.clone()).map(Value::String)
-            }
-            SettingValue::Reference(Reference::Secret { default, .. }) => default.clone().map(Value::String),
+            SettingValue::Reference(reference) => resolved(reference, values).map(Value::String),
         };
         match (resolved, value) {
             (Some(value), _) => {
-                values.insert(name.to_string(), value);
+                settings.insert(name.to_string(), value);
             }
-            (None, SettingValue::Reference(reference)) => {
-                let message = format!("setting `{name}` of `{}` is `{reference}`, which is not set", website.name);
-                let hint = "set the variable for the command that deploys";
-                problems.push(Problem::new(Place::Env(website.env.clone()), message, hint));
-            }
+            (None, SettingValue::Reference(reference)) => problems.push(missing(website, name, reference)),
             (None, SettingValue::Literal(_)) => {}
         }
     }
-    Problems::check(SecretString::from(Value::Object(values).to_string()), problems)
+    Problems::check(SecretString::from(Value::Object(settings).to_string()), problems)
+}
+
+/// The values of a website's settings that nothing may show: those of secret settings, and whatever is a stored secret.
+pub fn hidden_values(website: &PlannedWebsite, values: &Values) -> Vec<SecretString> {
+    let hidden = |(name, value): (&SettingName, &SettingValue)| match value {
+        SettingValue::Reference(reference @ Reference::Secret { .. }) => values.get(reference).cloned(),
+        SettingValue::Reference(reference) if website.secret_settings.contains(name) => values.get(reference).cloned(),
+        _ => None,
+    };
+    website.settings.iter().filter_map(hidden).collect()
+}
+
+fn resolved(reference: &Reference, values: &Values) -> Option<String> {
+    let default = match reference {
+        Reference::Env { default, .. } | Reference::Secret { default, .. } => default.clone(),
+    };
+    values.get(reference).map(|value| value.expose_secret().to_owned()).or(default)
+}
+
+fn missing(website: &PlannedWebsite, name: &SettingName, reference: &Reference) -> Problem {
+    let (what, hint) = match reference {
+        Reference::Env { .. } => ("is not set", "set the variable for the command that deploys".to_owned()),
+        Reference::Secret { path, .. } => ("is not stored", format!("store it with `agent-env secret set {path}`")),
+    };
+    let message = format!("setting `{name}` of `{}` is `{reference}`, which {what}", website.name);
+    Problem::new(Place::Env(website.env.clone()), message, hint)
 }
