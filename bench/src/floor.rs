@@ -69,7 +69,8 @@ pub fn start(pods: &[Pod]) -> Running {
 fn start_pod(spawner: &Spawner, uids: &UidAllocator, pod: &Pod) -> Result<(Sandbox, Vec<Started>), SandboxError> {
     let first = pod.first().expect("a pod has a service");
     let data = first.spec.data.then_some(DataDir { bytes: DATA_BYTES });
-    let spec = SandboxSpec { name: first.spec.hostname.clone(), network: first.network, uid: uids.allocate()?, data };
+    let (name, network) = (first.spec.hostname.clone(), first.network);
+    let spec = SandboxSpec { name, network, uid: uids.allocate()?, data, packets: false };
     let sandbox = spawner.create(&spec)?;
     let services = pod.iter().map(|service| service.start(spawner, &sandbox)).collect::<Result<_, _>>()?;
     Ok((sandbox, services))

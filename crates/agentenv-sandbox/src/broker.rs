@@ -6,10 +6,11 @@ use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::{
     io::Errno,
     net::{AddressFamily, SocketFlags, SocketType},
-    thread::UnshareFlags,
+    thread::{CapabilitySet, UnshareFlags},
 };
 
 use crate::{
+    capture,
     failure::Failure,
     init::open_namespace,
     kernel::{self, Kernel},
@@ -25,6 +26,8 @@ pub(crate) const REQUEST_BYTES: usize = 2;
 pub(crate) const ANSWER_BYTES: usize = 4;
 pub(crate) const TCP: u8 = b't';
 pub(crate) const UDP: u8 = b'u';
+/// Packet sockets, of a broker that keeps the capability for them.
+pub(crate) const PACKET: u8 = b'p';
 
 /// The whole life of a broker; it is in a new user namespace, whose ids are mapped once `go` says so.
 pub(crate) fn main(
@@ -70,7 +73,8 @@ fn prepare(
         namespaces.push(open_namespace(kernel, name)?);
     }
     privileges::hide(kernel)?;
-    privileges::drop_all(kernel)?;
+    let kept = if create.packets { CapabilitySet::NET_RAW } else { CapabilitySet::empty() };
+    privileges::drop_all_but(kernel, kept)?;
     privileges::die_with_spawner(kernel, life)?;
     kernel.call("close_range", || {
         let keep: Vec<_> = namespaces.iter().map(AsRawFd::as_raw_fd).chain([socket.as_raw_fd()]).collect();
@@ -99,14 +103,16 @@ fn serve(socket: BorrowedFd<'_>) {
 }
 
 fn sockets(kind: u8, count: usize) -> Result<Vec<OwnedFd>, Errno> {
-    let kind = match kind {
-        TCP => SocketType::STREAM,
-        UDP => SocketType::DGRAM,
-        _ => return Err(Errno::INVAL),
-    };
     if count > wire::MAX_FDS {
         return Err(Errno::INVAL);
     }
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    (0..count).map(|_| rustix::net::socket_with(AddressFamily::INET, kind, flags, None)).collect()
+    let make = |kind| rustix::net::socket_with(AddressFamily::INET, kind, flags, None);
+    let one = || match kind {
+        TCP => make(SocketType::STREAM),
+        UDP => make(SocketType::DGRAM),
+        PACKET => capture::make_socket(),
+        _ => Err(Errno::INVAL),
+    };
+    (0..count).map(|_| one()).collect()
 }

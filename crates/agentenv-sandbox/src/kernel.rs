@@ -71,7 +71,7 @@ impl Kernel {
 }
 
 /// Turns a C return value into a result.
-fn check(value: libc::c_long) -> Result<libc::c_long, Errno> {
+pub(crate) fn check(value: libc::c_long) -> Result<libc::c_long, Errno> {
     if value >= 0 {
         return Ok(value);
     }

@@ -18,6 +18,7 @@
 //! `main()` must call [`spawner_main`] for [`SPAWNER_COMMAND`] before it does anything else.
 
 mod broker;
+mod capture;
 mod doctor;
 mod enter;
 mod environment;
@@ -45,6 +46,10 @@ mod spec;
 mod uid;
 mod wire;
 
+pub use capture::{
+    Capture, CaptureError, CaptureFile, CaptureSummary, Health, OpenCapture, OpenCaptureError, PacketSocket,
+    RingOptions, open_beneath, read_ring,
+};
 pub use doctor::{Check, doctor};
 pub use environment::Environment;
 pub use error::SandboxError;

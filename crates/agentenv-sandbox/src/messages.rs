@@ -31,6 +31,8 @@ pub(crate) struct Create {
     pub(crate) network: NetworkKind,
     pub(crate) ids: Ids,
     pub(crate) data: Option<DataDir>,
+    /// Whether its broker makes packet sockets.
+    pub(crate) packets: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

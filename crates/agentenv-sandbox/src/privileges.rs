@@ -28,6 +28,11 @@ pub(crate) fn become_inside(kernel: Kernel, set_groups: bool) -> Result<(), Fail
 
 /// Drops every capability from every set, and every way to get one back.
 pub(crate) fn drop_all(kernel: Kernel) -> Result<(), Failure> {
+    drop_all_but(kernel, CapabilitySet::empty())
+}
+
+/// Drops every capability but these, which this process may use and nothing that it executes.
+pub(crate) fn drop_all_but(kernel: Kernel, kept: CapabilitySet) -> Result<(), Failure> {
     let bits = CapabilitiesSecureBits::NO_ROOT
         | CapabilitiesSecureBits::NO_ROOT_LOCKED
         | CapabilitiesSecureBits::NO_SETUID_FIXUP
@@ -42,8 +47,7 @@ pub(crate) fn drop_all(kernel: Kernel) -> Result<(), Failure> {
         }
     }
     kernel.call("prctl (ambient set)", rustix::thread::clear_ambient_capability_set)?;
-    let none = CapabilitySet::empty();
-    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
     kernel.call("capset", || rustix::thread::set_capabilities(None, sets))?;
     kernel.call("prctl (no new privileges)", || rustix::thread::set_no_new_privs(true))
 }

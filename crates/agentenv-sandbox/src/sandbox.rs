@@ -14,6 +14,7 @@ use rustix::{
 
 use crate::{
     broker::{self, ANSWER_BYTES},
+    capture::{self, PacketSocket},
     error::SandboxError,
     process::ended_within,
     spec::NetworkKind,
@@ -83,6 +84,15 @@ impl Sandbox {
         self.place(broker::UDP, count)
     }
 
+    /// Makes a packet socket in its network namespace, for a [`Capture`](crate::Capture). It receives nothing yet.
+    ///
+    /// # Errors
+    /// As [`Sandbox::tcp`]; `EPERM` from a sandbox that was made without [`SandboxSpec::packets`](crate::SandboxSpec).
+    pub fn packet(&self) -> Result<PacketSocket, SandboxError> {
+        let [socket] = wire::exactly(self.place(broker::PACKET, 1)?).map_err(|error| self.wire(error))?;
+        Ok(PacketSocket::of_checked(socket))
+    }
+
     /// Ends the broker and waits for it.
     ///
     /// # Errors
@@ -142,6 +152,10 @@ fn ask(socket: BorrowedFd<'_>, kind: u8, count: usize) -> Result<Vec<OwnedFd>, W
         return Err(WireError::Count { got: fds.len(), expected: count });
     }
     let (kind, protocol, expected) = match kind {
+        broker::PACKET => {
+            let fits = fds.iter().all(|fd| capture::is_fresh_socket(fd).unwrap_or(false));
+            return if fits { Ok(fds) } else { Err(WireError::NotThatSocket { expected: "a packet socket" }) };
+        }
         broker::TCP => (SocketType::STREAM, ipproto::TCP, "a TCP socket"),
         _ => (SocketType::DGRAM, ipproto::UDP, "a UDP socket"),
     };

@@ -78,7 +78,7 @@ impl Spawner {
         let name = &spec.name;
         let (ours, theirs) = wire::pair().map_err(|errno| local(name, "a socket", errno))?;
         let ids = spec.uid.ids();
-        let create = Create { name: name.clone(), network: spec.network, ids, data: spec.data };
+        let create = Create { name: name.clone(), network: spec.network, ids, data: spec.data, packets: spec.packets };
         let (pid, fds) = self.ask(name, &Request::Create(create), &[theirs.as_fd()])?;
         drop(theirs);
         let wire_error = |source| SandboxError::Wire { name: name.clone(), source };

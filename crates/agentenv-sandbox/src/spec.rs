@@ -36,6 +36,8 @@ pub struct SandboxSpec {
     pub uid: Uid,
     /// The folder its services share, kept across their restarts.
     pub data: Option<DataDir>,
+    /// Whether its traffic may be captured: its broker then keeps `CAP_NET_RAW`, for [`Sandbox::packet`](crate::Sandbox::packet).
+    pub packets: bool,
 }
 
 /// A pod's `/data`: a tmpfs that lives as long as the sandbox.

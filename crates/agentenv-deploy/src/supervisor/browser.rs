@@ -52,8 +52,8 @@ impl BrowserBox {
     /// until then a connection waits.
     pub(crate) async fn start(context: &Context, plan: PlannedBrowser) -> Result<(Self, BrowserSockets), ControlError> {
         let name = SandboxName::of_browser(&plan.name);
-        let spec =
-            SandboxSpec { name: name.to_string(), network: NetworkKind::Browser, uid: context.uid()?, data: None };
+        let (network, uid) = (NetworkKind::Browser, context.uid()?);
+        let spec = SandboxSpec { name: name.to_string(), network, uid, data: None, packets: false };
         let sockets = context.create(spec).await?;
         let placed =
             place(&sockets).map_err(|error| ControlError::infrastructure(format!("browser `{name}`: {error}")))?;

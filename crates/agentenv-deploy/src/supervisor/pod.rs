@@ -50,6 +50,7 @@ impl Pod {
             network: NetworkKind::Pod,
             uid: context.uid()?,
             data: Some(DataDir { bytes: specs::DATA_BYTES }),
+            packets: false,
         };
         let sockets = context.create(spec).await?;
         let key = SiteKey::random();

@@ -5,6 +5,8 @@
 #![expect(clippy::print_stdout, reason = "a probe says what it saw on its standard output")]
 
 mod attacks;
+mod captures;
+mod client_ports;
 mod faults;
 mod lifecycle;
 mod network;
@@ -29,8 +31,16 @@ fn main() {
         [_, probe::COMMAND, ref probe @ ..] => probe::run(probe),
         _ => {}
     }
-    let tests =
-        [attacks::tests(), faults::tests(), lifecycle::tests(), network::tests(), programs::tests(), services::tests()];
+    let tests = [
+        attacks::tests(),
+        captures::tests(),
+        client_ports::tests(),
+        faults::tests(),
+        lifecycle::tests(),
+        network::tests(),
+        programs::tests(),
+        services::tests(),
+    ];
     libtest_mimic::run(&Arguments::from_args(), tests.concat_trials()).exit();
 }
 

@@ -47,7 +47,7 @@ impl Host {
     pub fn try_create(&self, network: NetworkKind) -> Result<Sandbox, SandboxError> {
         let data = (network == NetworkKind::Pod).then_some(DataDir { bytes: 16 << 20 });
         let uid = self.uids.allocate()?;
-        self.spawner.create(&SandboxSpec { name: "shop".into(), network, uid, data })
+        self.spawner.create(&SandboxSpec { name: "shop".into(), network, uid, data, packets: network == NetworkKind::Pod })
     }
 
     pub fn start(&self, sandbox: &Sandbox, spec: &ServiceSpec) -> Service {

@@ -1,0 +1,230 @@
+//! The writer of a ring: records in, files out, never more of them than the ring has.
+
+use std::{os::fd::OwnedFd, sync::Arc, time::Duration, time::Instant};
+
+use agentenv_protocol::CaptureState;
+use rustix::io::Errno;
+
+use super::{
+    RingOptions, checksum,
+    folder::{Folder, RingRecord},
+    index::{CaptureFile, Index},
+    pcap::{self, Record},
+    ring::{Frame, Statistics},
+};
+use crate::{failure::Failure, kernel::Kernel};
+
+/// How often drops are written down between two rotations: they come by the thousand, and the record is for after a crash.
+const RECORD_EVERY: Duration = Duration::from_secs(1);
+
+/// Writes the files of a ring.
+pub(super) struct Writer {
+    kernel: Kernel,
+    folder: Arc<Folder>,
+    options: RingOptions,
+    index: Arc<Index>,
+    file: OwnedFd,
+    generation: u64,
+    /// Bytes of whole records in the current file, and packets.
+    bytes: u64,
+    packets: u64,
+    /// Records that are to follow, whole ones only.
+    buffer: Vec<u8>,
+    buffered: u64,
+    /// When drops were last written down, if some were.
+    recorded: Option<Instant>,
+}
+
+impl Writer {
+    /// Goes on with what the folder holds: publishes a first file of the next generation.
+    pub(super) fn open(
+        kernel: Kernel,
+        folder: Arc<Folder>,
+        options: RingOptions,
+        index: Arc<Index>,
+    ) -> Result<Self, Failure> {
+        let listed = kernel.at("reading", folder.path(), || {
+            let listed = folder.remove_parts().and_then(|()| folder.list());
+            listed.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        })?;
+        let record = folder.read_record();
+        let last = listed.last().map_or(0, |file| file.generation).max(record.generation);
+        index.update(|state| state.files = listed.into());
+        let (generation, file) = begin(kernel, &folder, options, &index, last)?;
+        let bytes = pcap::HEADER_BYTES as u64;
+        let buffer = Vec::new();
+        let writer = Self {
+            kernel,
+            folder,
+            options,
+            index,
+            file,
+            generation,
+            bytes,
+            packets: 0,
+            buffer,
+            buffered: 0,
+            recorded: None,
+        };
+        writer.record()?;
+        Ok(writer)
+    }
+
+    /// Takes a packet, and begins another file if this one would get too long.
+    pub(super) fn append(&mut self, frame: &Frame<'_>) -> Result<(), Failure> {
+        let captured = frame.bytes.len().min(pcap::SNAP_LENGTH as usize);
+        let record = Record {
+            seconds: frame.seconds,
+            microseconds: frame.nanoseconds / 1000,
+            captured: captured as u32,
+            length: frame.length,
+        };
+        let after = self.bytes + self.buffer.len() as u64 + record.size();
+        if after > self.options.file_bytes && self.packets + self.buffered > 0 {
+            self.commit()?;
+            self.rotate()?;
+        }
+        self.buffer.extend_from_slice(&record.encode());
+        let start = self.buffer.len();
+        self.buffer.extend_from_slice(&frame.bytes[..captured]);
+        if frame.unfinished {
+            checksum::complete(&mut self.buffer[start..]);
+        }
+        self.buffered += 1;
+        Ok(())
+    }
+
+    /// Writes what was taken, and tells how far the file now reaches.
+    pub(super) fn commit(&mut self) -> Result<(), Failure> {
+        let mut written = 0;
+        let mut failure = None;
+        while written < self.buffer.len() {
+            let rest = &self.buffer[written..];
+            let wrote = self.kernel.at("write", self.folder.path_of(self.generation), || {
+                match rustix::io::retry_on_intr(|| rustix::io::write(&self.file, rest))? {
+                    0 => Err(Errno::IO),
+                    count => Ok(count),
+                }
+            });
+            match wrote {
+                Ok(count) => written += count,
+                Err(error) => {
+                    failure = Some(error);
+                    break;
+                }
+            }
+        }
+        self.account(written);
+        self.buffer.clear();
+        self.buffered = 0;
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Tells of the records that are whole in the file once `written` bytes of the buffer are.
+    fn account(&mut self, written: usize) {
+        let contents = pcap::whole_records(&self.buffer[..written]);
+        self.bytes += contents.bytes;
+        self.packets += contents.packets;
+        self.index.update(|state| {
+            state.packets += contents.packets;
+            if let Some(file) = state.files.back_mut() {
+                file.bytes = self.bytes;
+                file.packets = self.packets;
+                file.first_us = file.first_us.or(contents.first_us);
+                file.last_us = contents.last_us.or(file.last_us);
+                if contents.damaged {
+                    file.state = CaptureState::Damaged;
+                }
+            }
+        });
+    }
+
+    fn rotate(&mut self) -> Result<(), Failure> {
+        (self.generation, self.file) = begin(self.kernel, &self.folder, self.options, &self.index, self.generation)?;
+        self.bytes = pcap::HEADER_BYTES as u64;
+        self.packets = 0;
+        self.record()
+    }
+
+    /// Notes what the kernel has counted while this file was the current one.
+    pub(super) fn count(&mut self, counted: Statistics, now: Instant) -> Result<(), Failure> {
+        if counted.dropped == 0 && counted.freezes == 0 {
+            return Ok(());
+        }
+        self.index.update(|state| {
+            state.dropped += counted.dropped;
+            state.freezes += counted.freezes;
+            if let Some(file) = state.files.back_mut() {
+                file.dropped += counted.dropped;
+            }
+        });
+        if self.recorded.is_none_or(|last| now.saturating_duration_since(last) >= RECORD_EVERY) {
+            self.recorded = Some(now);
+            self.record()?;
+        }
+        Ok(())
+    }
+
+    /// Ends the current file and writes everything down. What is damaged stays so.
+    pub(super) fn finish(&mut self) -> Result<(), Failure> {
+        let committed = self.commit();
+        self.index.update(|state| complete(state.files.back_mut()));
+        committed.and_then(|()| self.record())
+    }
+
+    /// Packets that are in files.
+    pub(super) fn written(&self) -> u64 {
+        self.index.state().packets
+    }
+
+    fn record(&self) -> Result<(), Failure> {
+        let record = {
+            let state = self.index.state();
+            let files = state.files.iter().cloned().collect();
+            RingRecord { generation: self.generation, files }
+        };
+        self.folder.write_record(self.kernel, &record)
+    }
+}
+
+/// Publishes the file after `last` and removes the oldest that are too many. The new one is there before an old one goes.
+fn begin(
+    kernel: Kernel,
+    folder: &Folder,
+    options: RingOptions,
+    index: &Index,
+    last: u64,
+) -> Result<(u64, OwnedFd), Failure> {
+    let generation = last + 1;
+    let file = folder.publish(kernel, generation)?;
+    let mut removed = Vec::new();
+    index.update(|state| {
+        complete(state.files.back_mut());
+        state.files.push_back(CaptureFile {
+            generation,
+            bytes: pcap::HEADER_BYTES as u64,
+            packets: 0,
+            first_us: None,
+            last_us: None,
+            state: CaptureState::Growing,
+            dropped: 0,
+        });
+        let excess = state.files.len().saturating_sub(options.files.max(1) as usize);
+        removed.extend(state.files.drain(..excess).map(|file| file.generation));
+    });
+    for generation in removed {
+        folder.remove(kernel, generation)?;
+    }
+    Ok((generation, file))
+}
+
+fn complete(file: Option<&mut CaptureFile>) {
+    if let Some(file) = file
+        && file.state == CaptureState::Growing
+    {
+        file.state = CaptureState::Complete;
+    }
+}
+
+#[cfg(test)]
+mod tests;
