@@ -114,6 +114,7 @@ fn run(spawner: &Spawner, sandbox: &Sandbox, name: &'static str, command: &[&str
             home_bytes: None,
             seccomp: if browser { SeccompProfile::Browser } else { SeccompProfile::Service },
             limits: Limits::default(),
+            client_ports: None,
         };
         let environment = Environment::new([]).map_err(|source| SandboxError::Local {
             name: "doctor".into(),

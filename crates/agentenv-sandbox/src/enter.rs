@@ -10,10 +10,11 @@ use rustix::{
 };
 
 use crate::{
+    client_ports,
     failure::Failure,
     init::{self, Init},
     kernel::{self, Cloned, Kernel},
-    messages::{Exec, Report, Start},
+    messages::{Exec, Program, Report, Start},
     privileges,
     program::{self, Streams},
     seccomp::Filters,
@@ -24,6 +25,8 @@ use crate::{
 pub(crate) struct Entry<'a> {
     pub(crate) kernel: Kernel,
     pub(crate) filters: &'a Filters,
+    /// For this process, if it stays to make the service's sockets.
+    pub(crate) maker: &'a Filters,
     /// Readable or closed when the spawner has ended.
     pub(crate) life: BorrowedFd<'a>,
     /// Tells the spawner which of its children is new: [`birth`].
@@ -40,9 +43,9 @@ pub(crate) fn start(entry: &Entry<'_>, start: &Start, namespaces: &[OwnedFd; 3],
     let own = libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS | libc::CLONE_NEWCGROUP;
     let kinds = [LinkNameSpaceType::User, LinkNameSpaceType::Network, LinkNameSpaceType::Mount];
     let entered = enter(entry.kernel, &kinds, namespaces);
-    clone(entry, entered, own, || {
+    clone(entry, &start.program, entered, own, |maker| {
         let Entry { filters, life, streams, .. } = entry;
-        init::main(entry.kernel, &Init { start, streams, etc, filters, life: *life })
+        init::main(entry.kernel, &Init { start, streams, etc, filters, maker, life: *life })
     })
 }
 
@@ -60,19 +63,22 @@ pub(crate) fn exec(entry: &Entry<'_>, exec: &Exec, namespaces: &[OwnedFd; 7]) ->
     ];
     // The service's processes will see the clone: out of reach before it exists.
     let entered = enter(entry.kernel, &kinds, namespaces).and_then(|()| privileges::hide(entry.kernel));
-    clone(entry, entered, 0, || {
-        let prepared = prepare_exec(entry, exec);
+    clone(entry, &exec.program, entered, 0, |maker| {
+        let prepared = prepare_exec(entry, exec, maker);
         report(entry, prepared);
         program::become_program(entry.kernel, &exec.program, &entry.streams)
     })
 }
 
-fn prepare_exec(entry: &Entry<'_>, exec: &Exec) -> Result<(), Failure> {
+fn prepare_exec(entry: &Entry<'_>, exec: &Exec, maker: Option<BorrowedFd<'_>>) -> Result<(), Failure> {
     let kernel = entry.kernel;
     privileges::become_inside(kernel, exec.program.set_groups)?;
     privileges::hide(kernel)?;
     privileges::drop_all(kernel)?;
     privileges::die_with_spawner(kernel, entry.life)?;
+    if let Some(maker) = maker {
+        client_ports::hand_over(kernel, maker, entry.streams.status.as_fd())?;
+    }
     kernel.call("seccomp", || entry.filters.apply())
 }
 
@@ -101,22 +107,30 @@ fn report(entry: &Entry<'_>, result: Result<(), Failure>) {
     }
 }
 
-/// Clones; the parent announces the child to spawner and supervisor, lets it go, and ends.
-fn clone(entry: &Entry<'_>, entered: Result<(), Failure>, flags: libc::c_int, child: impl FnOnce()) -> ! {
+/// Clones; the parent announces the child to spawner and supervisor, lets it go, and ends, or makes its sockets.
+fn clone(
+    entry: &Entry<'_>,
+    program: &Program,
+    entered: Result<(), Failure>,
+    flags: libc::c_int,
+    child: impl FnOnce(Option<BorrowedFd<'_>>),
+) -> ! {
     report(entry, entered);
     let announced = (|| {
         let kernel = entry.kernel;
+        let sockets = program.client_ports.as_ref().map(|_| kernel.call("socketpair", wire::pair));
+        let (maker, asker) = sockets.transpose()?.unzip();
         let (wait, go) = kernel.call("pipe", || rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC))?;
         match kernel.call("clone3", || kernel::clone(flags | libc::CLONE_PARENT))? {
             Cloned::Child => {
-                drop(go);
+                drop((go, maker));
                 // Not before the spawner can know whose exit it sees; never if nobody told it.
                 if rustix::io::retry_on_intr(|| rustix::io::read(&wait, &mut [0; 1])) != Ok(1) {
                     kernel::exit_now(127);
                 }
                 drop(wait);
                 forget(entry.births);
-                child();
+                child(asker.as_ref().map(OwnedFd::as_fd));
                 kernel::exit_now(127)
             }
             Cloned::Parent { pid, pidfd } => {
@@ -125,11 +139,15 @@ fn clone(entry: &Entry<'_>, entered: Result<(), Failure>, flags: libc::c_int, ch
                 let status = entry.streams.status.as_fd();
                 let sent = || wire::send(status, &Report::Cloned(pid), &[pidfd.as_fd()]).map_err(|_| Errno::PIPE);
                 kernel.call("sendmsg", sent)?;
-                kernel.call("write", || rustix::io::write(&go, &[1]))
+                kernel.call("write", || rustix::io::write(&go, &[1]))?;
+                Ok(maker)
             }
         }
     })();
-    report(entry, announced.map(|_| ()));
+    match (announced, &program.client_ports) {
+        (Ok(Some(maker)), Some(ports)) => client_ports::maker_main(entry, program, ports, maker),
+        (announced, _) => report(entry, announced.map(|_| ())),
+    }
     kernel::exit_now(0)
 }
 

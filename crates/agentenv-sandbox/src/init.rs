@@ -8,6 +8,7 @@ use rustix::{
 };
 
 use crate::{
+    client_ports,
     environment::read_all,
     failure::Failure,
     kernel::{self, Kernel},
@@ -28,6 +29,8 @@ pub(crate) struct Init<'a> {
     pub(crate) streams: &'a Streams,
     pub(crate) etc: Option<&'a OwnedFd>,
     pub(crate) filters: &'a Filters,
+    /// Who makes the service's sockets, if it has client ports of its own.
+    pub(crate) maker: Option<BorrowedFd<'a>>,
     /// Readable or closed when the spawner has ended.
     pub(crate) life: BorrowedFd<'a>,
 }
@@ -69,6 +72,9 @@ fn prepare(kernel: Kernel, init: &Init<'_>) -> Result<Option<Pid>, Failure> {
     privileges::drop_all(kernel)?;
     privileges::die_with_spawner(kernel, init.life)?;
     kernel.call("sigprocmask", || kernel::block_signals(&[libc::SIGCHLD, libc::SIGTERM]))?;
+    if let Some(maker) = init.maker {
+        client_ports::hand_over(kernel, maker, init.streams.status.as_fd())?;
+    }
     kernel.call("seccomp", || init.filters.apply())?;
     kernel.call("fork", kernel::fork)
 }

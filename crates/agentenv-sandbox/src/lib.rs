@@ -6,7 +6,8 @@
 //! ```text
 //! supervisor ── control socket ── spawner            one thread, re-executed, no secrets; starts and reaps all below
 //!     │                              ├── broker      per sandbox: user and network namespace; makes sockets
-//!     │                              ├── (entry)     enters a sandbox's namespaces, clones, ends
+//!     │                              ├── (entry)     enters a sandbox's namespaces, clones, ends; or stays as
+//!     │                              │               socket maker, for a service with client ports of its own
 //!     │                              └── pid 1       per service: builds the root, gives everything up, reaps
 //!     ├── socket to each broker            └── the service's program
 //!     └── pipes of each service
@@ -19,6 +20,7 @@
 
 mod broker;
 mod capture;
+mod client_ports;
 mod doctor;
 mod enter;
 mod environment;
@@ -50,6 +52,7 @@ pub use capture::{
     Capture, CaptureError, CaptureFile, CaptureSummary, Health, OpenCapture, OpenCaptureError, PacketSocket,
     RingOptions, open_beneath, read_ring,
 };
+pub use client_ports::split_client_ports;
 pub use doctor::{Check, doctor};
 pub use environment::Environment;
 pub use error::SandboxError;

@@ -1,6 +1,6 @@
 //! What supervisor, spawner and the processes that it forks say to each other.
 
-use std::path::PathBuf;
+use std::{ops::RangeInclusive, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -62,6 +62,7 @@ pub(crate) struct Program {
     pub(crate) limits: Limits,
     /// `false` with a single uid: the kernel refuses `setgroups` there.
     pub(crate) set_groups: bool,
+    pub(crate) client_ports: Option<RangeInclusive<u16>>,
 }
 
 /// The descriptors of [`Request::Start`], in this order.
@@ -80,6 +81,8 @@ pub(crate) enum Report {
     Cloned(u32),
     /// Pid 1 has begun. Descriptors: its mount, pid, ipc, uts and cgroup namespaces.
     Namespaces,
+    /// Its sockets get client ports of its own, which were asked for; or why not: the kernel can't.
+    ClientPorts(Option<Failure>),
     /// All is prepared; if the connection now closes without [`Report::Failed`], the program runs.
     Executing,
     /// It won't be.

@@ -80,7 +80,7 @@ impl Pipes {
     }
 
     /// Listens to the child until it has become its program.
-    pub(crate) fn follow(self, name: &str, manner: Manner) -> Result<Service, SandboxError> {
+    pub(crate) fn follow(self, name: &str, mut manner: Manner) -> Result<Service, SandboxError> {
         let Self { ours, status, theirs } = self;
         drop(theirs);
         let name = || name.to_owned();
@@ -96,6 +96,12 @@ impl Pipes {
                     Ok(fds) => namespaces = Some(fds),
                     Err(source) => break Err(wire_error(source)),
                 },
+                Ok((Report::ClientPorts(None), _)) => {}
+                Ok((Report::ClientPorts(Some(lack)), _)) => {
+                    let (step, error) = (&lack.what, lack.io());
+                    tracing::warn!(service = name(), step, %error, "its connections have no ports of their own");
+                    manner.client_ports = None;
+                }
                 Ok((Report::Executing, _)) => executing = true,
                 Ok((Report::Failed(failure), _)) => break Err(SandboxError::of_failure(&name(), failure)),
                 Ok((other, _)) => break Err(unexpected(&name(), &other)),

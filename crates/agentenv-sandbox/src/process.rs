@@ -93,6 +93,8 @@ pub enum ProcessRole {
     Broker,
     /// A service's pid 1; killing it kills the service.
     Init,
+    /// A service's socket maker.
+    SocketMaker,
     /// On its way to become one of these, or a service.
     Other,
 }
@@ -119,6 +121,7 @@ pub fn find_processes_of(marker: &str) -> io::Result<Vec<(ProcessId, ProcessRole
             "ae-spawner" => ProcessRole::Spawner,
             "ae-broker" => ProcessRole::Broker,
             "ae-init" => ProcessRole::Init,
+            "ae-sockets" => ProcessRole::SocketMaker,
             _ => ProcessRole::Other,
         };
         found.extend(ProcessId::of(pid).map(|id| (id, role)));

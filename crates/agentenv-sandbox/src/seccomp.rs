@@ -65,6 +65,18 @@ impl Filters {
         Self { allowed: ranges::first(table::BROKER.iter().copied(), ranges::ALLOW, refused), unknown: None }
     }
 
+    /// Makes the filter of a socket maker: it makes the sockets that a service may, and gives them to it.
+    pub(crate) fn of_socket_maker() -> Result<Self, FilterError> {
+        let sockets = Rules::from([(
+            libc::SYS_socket,
+            sockets()?.into_iter().map(SeccompRule::new).collect::<Result<Vec<_>, _>>()?,
+        )]);
+        let refused = SeccompAction::Errno(libc::EPERM as u32);
+        let conditional = SeccompFilter::new(sockets, refused, SeccompAction::Allow, ARCH)?.try_into()?;
+        let allowed = ranges::first(table::SOCKET_MAKER.iter().copied(), ranges::ALLOW, conditional);
+        Ok(Self { allowed, unknown: None })
+    }
+
     /// Puts this process under the filters, for good. It must have no new privileges.
     pub(crate) fn apply(&self) -> Result<(), Errno> {
         [&self.allowed].into_iter().chain(&self.unknown).try_for_each(|program| {
@@ -76,6 +88,12 @@ impl Filters {
             })
         })
     }
+}
+
+/// Stops calls for sockets of IPv4 and IPv6 until somebody answers them. What another filter refuses stays refused.
+pub(crate) fn notify_of_sockets() -> BpfProgram {
+    let families = [libc::AF_INET, libc::AF_INET6];
+    ranges::first_argument(libc::SYS_socket as u32, families, libc::SECCOMP_RET_USER_NOTIF)
 }
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;

@@ -72,6 +72,7 @@ struct Spawner {
     service: Filters,
     browser: Filters,
     broker: Filters,
+    maker: Filters,
     children: HashMap<Pid, Child>,
     /// Where to write the exit of a service whose pid isn't known yet.
     expected: HashMap<u32, OwnedFd>,
@@ -80,9 +81,10 @@ struct Spawner {
 
 enum Child {
     Broker,
-    /// Between us and a service; the token it was given.
+    /// Between us and a service, or the maker of its sockets; the token it was given.
     Entry(u32),
-    Service(OwnedFd),
+    /// Where its exit is written, and the token of its entry.
+    Service(OwnedFd, u32),
     MapHelper,
 }
 
@@ -105,6 +107,7 @@ impl Spawner {
             service: filters(SeccompProfile::Service)?,
             browser: filters(SeccompProfile::Browser)?,
             broker: Filters::of_broker(),
+            maker: Filters::of_socket_maker().map_err(|_| Errno::INVAL)?,
             children: HashMap::new(),
             expected: HashMap::new(),
             next_token: 0,
@@ -222,7 +225,8 @@ impl Spawner {
                     SeccompProfile::Browser => &self.browser,
                 };
                 let (life, births) = (self.life.0.as_fd(), self.births.1.as_fd());
-                body(&Entry { kernel: self.kernel, filters, life, births, token, streams });
+                let (kernel, maker) = (self.kernel, &self.maker);
+                body(&Entry { kernel, filters, maker, life, births, token, streams });
                 kernel::exit_now(127)
             }
             Some(pid) => {
@@ -248,7 +252,7 @@ impl Spawner {
             let (token, pid) = enter::parse_birth(bytes);
             let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
             if let (Some(pid), Some(exit)) = (pid, self.expected.remove(&token)) {
-                self.children.insert(pid, Child::Service(exit));
+                self.children.insert(pid, Child::Service(exit, token));
             }
         }
     }
@@ -262,15 +266,28 @@ impl Spawner {
             self.learn_births();
             let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) else { return };
             match self.children.remove(&pid) {
-                Some(Child::Service(exit)) => {
+                Some(Child::Service(exit, _)) => {
                     let info = ExitInfo::of(status);
                     // A supervisor that has closed doesn't want to know.
                     let _ = rustix::io::write(&exit, &info.to_bytes());
                 }
-                // A birth that never came: dropping the pipe tells the supervisor.
-                Some(Child::Entry(token)) => drop(self.expected.remove(&token)),
+                Some(Child::Entry(token)) => {
+                    // A birth that never came: dropping the pipe tells the supervisor.
+                    drop(self.expected.remove(&token));
+                    if status.exit_status() != Some(0) {
+                        self.kill_service_of(token);
+                    }
+                }
                 Some(Child::Broker | Child::MapHelper) | None => {}
             }
+        }
+    }
+
+    /// Kills the service of an entry that failed: without the maker of its sockets it would go on and reach nothing.
+    fn kill_service_of(&self, entry: u32) {
+        let of_entry = |child: &Child| matches!(child, Child::Service(_, token) if *token == entry);
+        for (&pid, _) in self.children.iter().filter(|(_, child)| of_entry(child)) {
+            let _ = rustix::process::kill_process(pid, Signal::KILL);
         }
     }
 
@@ -285,7 +302,7 @@ impl Spawner {
         loop {
             self.learn_births();
             for (&pid, child) in &self.children {
-                if matches!(child, Child::Service(_)) {
+                if matches!(child, Child::Service(..)) {
                     let _ = rustix::process::kill_process(pid, Signal::KILL);
                 }
             }

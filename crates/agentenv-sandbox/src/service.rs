@@ -1,6 +1,7 @@
 //! The supervisor's handle of a service.
 
 use std::{
+    ops::RangeInclusive,
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
     path::PathBuf,
     sync::Mutex,
@@ -91,6 +92,7 @@ pub(crate) struct Manner {
     pub(crate) cwd: PathBuf,
     pub(crate) seccomp: SeccompProfile,
     pub(crate) limits: Limits,
+    pub(crate) client_ports: Option<RangeInclusive<u16>>,
 }
 
 impl Service {
@@ -102,6 +104,12 @@ impl Service {
     /// The pid, on the host, of its pid 1 (of the program itself, if it was executed).
     pub fn pid(&self) -> u32 {
         self.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// The ports that its own connections come from, and nobody else's; `None` if none were asked for, or this kernel
+    /// can't (before Linux 6.3).
+    pub fn client_ports(&self) -> Option<RangeInclusive<u16>> {
+        self.manner.client_ports.clone()
     }
 
     /// Readable when its pid 1 has ended.

@@ -126,7 +126,12 @@ impl Spawner {
             what: "a memory file",
             source,
         })?;
-        let manner = Manner { cwd: spec.cwd.clone(), seccomp: spec.seccomp, limits: spec.limits };
+        let manner = Manner {
+            cwd: spec.cwd.clone(),
+            seccomp: spec.seccomp,
+            limits: spec.limits,
+            client_ports: spec.client_ports.clone(),
+        };
         let program = program(spec.command.clone(), &manner, sandbox);
         let start = Start {
             program,
@@ -148,7 +153,7 @@ impl Spawner {
     }
 
     /// Runs a program beside a service: in its namespaces and root, as its uid, under its filters and limits, but with
-    /// an environment and pipes of its own. It ends with the service at the latest.
+    /// an environment and pipes of its own; its connections come from the service's ports. It ends with the service at the latest.
     ///
     /// # Errors
     /// As [`Spawner::start`].
@@ -196,8 +201,9 @@ impl Spawner {
 }
 
 fn program(command: Vec<String>, manner: &Manner, sandbox: &Sandbox) -> Program {
-    let Manner { cwd, seccomp, limits } = manner.clone();
-    Program { command, cwd, seccomp, limits, set_groups: sandbox.uid.ids().by != MapBy::Owner }
+    let Manner { cwd, seccomp, limits, client_ports } = manner.clone();
+    let set_groups = sandbox.uid.ids().by != MapBy::Owner;
+    Program { command, cwd, seccomp, limits, set_groups, client_ports }
 }
 
 fn launch(marker: &str) -> io::Result<Inner> {

@@ -1,11 +1,14 @@
 //! What a caller asks for: plain data, checked before anything exists.
 
-use std::path::{Path, PathBuf};
+use std::{
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+};
 
 use agentenv_protocol::SandboxName;
 use serde::{Deserialize, Serialize};
 
-use crate::uid::Uid;
+use crate::{client_ports, uid::Uid};
 
 /// The uid and gid that every service has inside; the only ones that exist there. 0 is never mapped.
 pub const INSIDE_ID: u32 = 1000;
@@ -74,6 +77,8 @@ pub struct ServiceSpec {
     pub seccomp: SeccompProfile,
     /// Its resource limits.
     pub limits: Limits,
+    /// The ports that its connections come from, if they are to be its own: see [`split_client_ports`](crate::split_client_ports).
+    pub client_ports: Option<RangeInclusive<u16>>,
 }
 
 /// Which system calls a service may make.
@@ -153,6 +158,9 @@ pub enum SpecError {
     /// A path where something of ours, or of the host that must not show, would be.
     #[error("`{0}` is reserved")]
     Reserved(PathBuf),
+    /// Ports that don't exist, or a browser's: its processes make sockets in namespaces of their own.
+    #[error("its connections can't come from ports {0:?}")]
+    ClientPorts(RangeInclusive<u16>),
     /// More than the wire carries.
     #[error("{what}: {count} are more than {limit}")]
     TooMany {
@@ -184,6 +192,11 @@ impl ServiceSpec {
         }
         if self.hostname.len() > MAX_HOSTNAME {
             return Err(too_many("bytes of host name", self.hostname.len(), MAX_HOSTNAME));
+        }
+        if let Some(ports) = &self.client_ports
+            && (self.seccomp == SeccompProfile::Browser || !client_ports::is_range(ports))
+        {
+            return Err(SpecError::ClientPorts(ports.clone()));
         }
         for mount in &self.mounts {
             let target = mount.target();

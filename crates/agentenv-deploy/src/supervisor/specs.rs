@@ -1,10 +1,10 @@
 //! What the sandboxes of a plan are made of: pure, so that what a service sees is tested without one.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, ops::RangeInclusive, path::PathBuf};
 
 use agentenv_model::{PlannedService, PlannedWebsite, Program};
-use agentenv_protocol::{SITE_KEY_ENV, SandboxName, SiteKey, WEBSITE_SETTINGS_ENV};
-use agentenv_sandbox::{Limits, Mount, SeccompProfile, ServiceSpec};
+use agentenv_protocol::{SITE_KEY_ENV, SandboxName, SiteKey, TrafficService, WEBSITE_SETTINGS_ENV};
+use agentenv_sandbox::{Limits, Mount, SeccompProfile, ServiceSpec, split_client_ports};
 use secrecy::SecretString;
 
 use crate::{
@@ -41,11 +41,12 @@ pub(crate) struct Host {
 /// What a service gets beside its command.
 pub(crate) type Variables = Vec<(String, SecretString)>;
 
-/// Plans the sandbox of one service of a website.
+/// Plans the sandbox of one service of a website; whether its packets are captured.
 pub(crate) fn service(
     website: &PlannedWebsite,
     service: &PlannedService,
     host: &Host,
+    captured: bool,
 ) -> Result<ServiceSpec, ToolError> {
     let tree = host.trees.get(website.tree.as_str()).cloned().unwrap_or_default();
     let mut mounts = vec![Mount::ReadOnly { source: tree.clone(), target: SITE.into() }];
@@ -74,7 +75,22 @@ pub(crate) fn service(
         home_bytes: None,
         seccomp: SeccompProfile::Service,
         limits: Limits::default(),
+        client_ports: if captured { client_ports(website, service) } else { None },
     })
+}
+
+/// The ports that a service's own connections come from, where packets would not tell it from the website's others.
+fn client_ports(website: &PlannedWebsite, service: &PlannedService) -> Option<RangeInclusive<u16>> {
+    let count = u16::try_from(website.services.len()).ok().filter(|count| *count > 1)?;
+    let place = website.services.iter().position(|other| other.name == service.name)?;
+    split_client_ports(count).get(place).cloned()
+}
+
+/// A website's services as listings of captures name them, before any of them runs.
+pub(crate) fn traffic_services(website: &PlannedWebsite) -> Vec<TrafficService> {
+    let service =
+        |service: &PlannedService| TrafficService { name: service.name.clone(), port: service.port, client_ports: None };
+    website.services.iter().map(service).collect()
 }
 
 /// The variables that every service gets.
@@ -109,6 +125,7 @@ pub(crate) fn browser(name: &SandboxName, launch: &Launch, ca_pem: &str) -> Serv
         home_bytes: Some(BROWSER_HOME_BYTES),
         seccomp: SeccompProfile::Browser,
         limits: Limits { nproc: BROWSER_TASKS, ..Limits::default() },
+        client_ports: None,
     }
 }
 

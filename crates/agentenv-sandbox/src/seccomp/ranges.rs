@@ -6,6 +6,8 @@ use seccompiler::{BpfProgram, sock_filter};
 /// Offsets in `struct seccomp_data`.
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
+/// The lower half of the first argument.
+const FIRST_ARGUMENT: u32 = 16;
 
 #[cfg(target_arch = "x86_64")]
 const AUDIT_ARCH: u32 = 0xc000_003e;
@@ -45,6 +47,22 @@ pub(super) fn first(numbers: impl IntoIterator<Item = libc::c_long>, action: u32
     program
 }
 
+/// A program that takes `action` for one call if its first argument, an `int`, is one of two; it allows everything else.
+pub(super) fn first_argument(number: u32, values: [libc::c_int; 2], action: u32) -> BpfProgram {
+    let [one, other] = values.map(libc::c_int::cast_unsigned);
+    vec![
+        load(ARCHITECTURE),
+        jump(libc::BPF_JEQ, AUDIT_ARCH, 0, 6),
+        load(NUMBER),
+        jump(libc::BPF_JEQ, number, 0, 4),
+        load(FIRST_ARGUMENT),
+        jump(libc::BPF_JEQ, one, 1, 0),
+        jump(libc::BPF_JEQ, other, 0, 1),
+        end(action),
+        end(ALLOW),
+    ]
+}
+
 /// Numbers as ranges, ends included.
 fn ranges(numbers: impl IntoIterator<Item = libc::c_long>) -> Vec<(u32, u32)> {
     let mut numbers: Vec<u32> = numbers.into_iter().filter_map(|number| number.try_into().ok()).collect();
@@ -65,13 +83,24 @@ mod tests {
 
     /// Runs a program of the instructions above, as the kernel does.
     fn run(program: &[sock_filter], architecture: u32, number: u32) -> u32 {
+        run_with(program, architecture, number, 0)
+    }
+
+    fn run_with(program: &[sock_filter], architecture: u32, number: u32, argument: u32) -> u32 {
         let (mut at, mut value) = (0, 0);
         loop {
             let sock_filter { code, jt, jf, k } = program[at];
             let holds = |holds: bool| usize::from(if holds { jt } else { jf });
             at += 1;
             match u32::from(code) {
-                0x20 => value = if k == ARCHITECTURE { architecture } else { number },
+                0x20 => {
+                    value = match k {
+                        ARCHITECTURE => architecture,
+                        NUMBER => number,
+                        FIRST_ARGUMENT => argument,
+                        other => panic!("nothing at {other}"),
+                    }
+                }
                 0x05 => at += k as usize,
                 0x15 => at += holds(value == k),
                 0x25 => at += holds(value > k),
@@ -79,6 +108,21 @@ mod tests {
                 0x06 => return k,
                 other => panic!("no instruction {other:#x}"),
             }
+        }
+    }
+
+    #[test]
+    fn exactly_one_call_with_two_arguments_takes_the_action() {
+        let program = first_argument(41, [2, 10], errno(1));
+        for (architecture, number, argument, action) in [
+            (AUDIT_ARCH, 41, 2, errno(1)),
+            (AUDIT_ARCH, 41, 10, errno(1)),
+            (AUDIT_ARCH, 41, 1, ALLOW),
+            (AUDIT_ARCH, 41, 16, ALLOW),
+            (AUDIT_ARCH, 42, 2, ALLOW),
+            (AUDIT_ARCH + 1, 41, 2, ALLOW),
+        ] {
+            assert_eq!(run_with(&program, architecture, number, argument), action, "{number} {argument}");
         }
     }
 

@@ -117,6 +117,15 @@ pub(super) const BROKER: &[libc::c_long] = &[
     libc::SYS_restart_syscall, libc::SYS_fcntl,
 ];
 
+/// What a socket maker needs beside `socket`: to hear of calls, to answer them, to end.
+#[rustfmt::skip]
+pub(super) const SOCKET_MAKER: &[libc::c_long] = &[
+    libc::SYS_ioctl, libc::SYS_setsockopt, libc::SYS_close, libc::SYS_close_range, libc::SYS_ppoll,
+    #[cfg(target_arch = "x86_64")] libc::SYS_poll,
+    libc::SYS_sendmsg, libc::SYS_recvmsg, libc::SYS_exit, libc::SYS_exit_group, libc::SYS_brk, libc::SYS_mmap,
+    libc::SYS_munmap, libc::SYS_mremap, libc::SYS_futex, libc::SYS_rt_sigreturn, libc::SYS_restart_syscall,
+];
+
 /// What DESIGN.md refuses by name; the tests hold it against the list.
 #[cfg(test)]
 #[rustfmt::skip]

@@ -14,6 +14,7 @@ fn spec() -> ServiceSpec {
         home_bytes: None,
         seccomp: SeccompProfile::Service,
         limits: Limits::default(),
+        client_ports: None,
     }
 }
 

@@ -47,7 +47,13 @@ impl Host {
     pub fn try_create(&self, network: NetworkKind) -> Result<Sandbox, SandboxError> {
         let data = (network == NetworkKind::Pod).then_some(DataDir { bytes: 16 << 20 });
         let uid = self.uids.allocate()?;
-        self.spawner.create(&SandboxSpec { name: "shop".into(), network, uid, data, packets: network == NetworkKind::Pod })
+        self.spawner.create(&SandboxSpec {
+            name: "shop".into(),
+            network,
+            uid,
+            data,
+            packets: network == NetworkKind::Pod,
+        })
     }
 
     pub fn start(&self, sandbox: &Sandbox, spec: &ServiceSpec) -> Service {
@@ -98,6 +104,7 @@ pub fn spec(sandbox: &Sandbox, command: &[&str]) -> ServiceSpec {
             NetworkKind::Browser => SeccompProfile::Browser,
         },
         limits: Limits::default(),
+        client_ports: None,
     }
 }
 

@@ -1,0 +1,280 @@
+//! Client ports of a service's own: who opened a connection shows, and nothing else about sockets changes.
+
+use std::{fs, ops::RangeInclusive, time::Instant};
+
+use agentenv_sandbox::{
+    ExitInfo, NetworkKind, Sandbox, SandboxError, SeccompProfile, Service, ServiceSpec,
+    process::{ProcessId, ProcessRole, find_processes_of},
+    split_client_ports,
+};
+use rustix::io::Errno;
+
+use crate::{network, support::*};
+
+crate::trials![
+    three_services_are_told_apart,
+    sockets_are_what_they_always_were,
+    what_is_executed_beside_a_service_has_its_ports,
+    signals_leave_nothing_behind,
+    row_59_a_hostile_service_holds_up_nobody_else,
+    a_dead_socket_maker_takes_its_service_along,
+    a_kernel_that_cannot_is_no_failure,
+    ports_that_cannot_be_are_refused,
+    making_a_socket_takes_microseconds,
+];
+
+const TALK: &str = include_str!("client_ports/talk.py");
+const SAME: &str = include_str!("client_ports/same.py");
+const HOSTILE: &str = include_str!("client_ports/hostile.py");
+/// Rounds of connections, of each kind, to each other service.
+const ROUNDS: usize = 40;
+/// Kinds of them, see `talk.py`.
+const KINDS: usize = 7;
+
+type Ports = RangeInclusive<u16>;
+
+/// A service that runs a script, with what it imports under `/usr`.
+fn python(sandbox: &Sandbox, script: &str, words: &[&str], ports: &Ports) -> ServiceSpec {
+    let command: Vec<_> = ["/usr/bin/python3", "-c", script].iter().chain(words).copied().collect();
+    ServiceSpec { client_ports: Some(ports.clone()), ..spec(sandbox, &command) }
+}
+
+/// What a program that ended well said.
+fn said(service: Service) -> String {
+    let output = finish(service);
+    assert_eq!(output.exit, ExitInfo::Code(0), "{}{}", output.stdout, output.stderr);
+    output.stdout.trim().to_owned()
+}
+
+/// Ranges of two services.
+fn two() -> [Ports; 2] {
+    split_client_ports(2).try_into().unwrap()
+}
+
+fn three_services_are_told_apart() {
+    let host = Host::new();
+    let sandbox = host.create(NetworkKind::Pod);
+    let names = ["server", "frontend", "worker"];
+    let listens = ["8000", "8010", "8020"];
+    let ranges = split_client_ports(3);
+    let mut services: Vec<_> = (0..3)
+        .map(|n| {
+            let others = (0..3).filter(|other| *other != n).map(|other| listens[other]);
+            let rounds = ROUNDS.to_string();
+            let words: Vec<_> = [names[n], listens[n], &rounds].into_iter().chain(others).collect();
+            let service = host.start(&sandbox, &python(&sandbox, TALK, &words, &ranges[n]));
+            assert_eq!(service.client_ports(), Some(ranges[n].clone()));
+            service
+        })
+        .collect();
+    services.iter_mut().for_each(|service| assert_eq!(line(service), "up"));
+    let _told: Vec<_> =
+        listens.iter().map(|port| network::connect(&sandbox, port.parse::<u16>().unwrap() + 1)).collect();
+    for (n, service) in services.into_iter().enumerate() {
+        let text = said(service);
+        let heard: Vec<(&str, u16)> = text
+            .lines()
+            .map(|line| line.split_once(' ').unwrap())
+            .map(|(who, port)| (who, port.parse().unwrap()))
+            .collect();
+        assert_eq!(heard.len(), 2 * ROUNDS * KINDS);
+        for (who, port) in heard {
+            let range = &ranges[names.iter().position(|name| *name == who).unwrap()];
+            assert!(who != names[n] && range.contains(&port), "{who} came from {port}, not {range:?}");
+        }
+    }
+}
+
+fn sockets_are_what_they_always_were() {
+    let host = Host::new();
+    let sandbox = host.create(NetworkKind::Pod);
+    let [_, ports] = two();
+    let words = [ports.start(), ports.end()].map(u16::to_string);
+    let words = words.each_ref().map(String::as_str);
+    assert_eq!(said(host.start(&sandbox, &python(&sandbox, SAME, &words, &ports))), "same");
+    // Without a maker the same holds, but for the ports: so the script tells the truth.
+    let sandbox = host.create(NetworkKind::Pod);
+    let bare = ServiceSpec { client_ports: None, ..python(&sandbox, SAME, &["1", "65535"], &ports) };
+    let service = host.start(&sandbox, &bare);
+    assert_eq!(service.client_ports(), None);
+    assert_eq!(said(service), "same");
+}
+
+const PORT_OF_A_NEW_SOCKET: &str = "
+import socket
+s = socket.socket(); s.bind(('127.0.0.1', 0)); print(s.getsockname()[1])";
+
+fn what_is_executed_beside_a_service_has_its_ports() {
+    let host = Host::new();
+    let sandbox = host.create(NetworkKind::Pod);
+    for ports in two() {
+        let sleep = ServiceSpec { client_ports: Some(ports.clone()), ..spec(&sandbox, &["sleep", "1000"]) };
+        let service = host.start(&sandbox, &sleep);
+        let command = ["/usr/bin/python3", "-c", PORT_OF_A_NEW_SOCKET].map(str::to_owned).to_vec();
+        for _ in 0..3 {
+            let beside = host.spawner.exec(&sandbox, &service, command.clone(), &environment()).unwrap();
+            assert_eq!(beside.client_ports(), Some(ports.clone()));
+            assert!(ports.contains(&said(beside).parse().unwrap()));
+        }
+    }
+}
+
+/// A signal every 200 µs, whose handler has no call restarted.
+const SIGNALS: &str = "
+import os, signal, socket
+signal.signal(signal.SIGALRM, lambda *_: None)
+before = len(os.listdir('/proc/self/fd'))
+signal.setitimer(signal.ITIMER_REAL, 0.0002, 0.0002)
+made = interrupted = 0
+while made < 2000:
+    try: socket.socket().close(); made += 1
+    except InterruptedError: interrupted += 1
+signal.setitimer(signal.ITIMER_REAL, 0)
+assert len(os.listdir('/proc/self/fd')) == before
+print(made, 'made,', interrupted, 'interrupted')";
+
+fn signals_leave_nothing_behind() {
+    let host = Host::new();
+    let sandbox = host.create(NetworkKind::Pod);
+    println!("{}", said(host.start(&sandbox, &python(&sandbox, SIGNALS, &[], &two()[0]))));
+}
+
+/// Connects to itself, and says how long the slowest socket took to make.
+const NEIGHBOUR: &str = "
+import socket, sys, time
+listener = socket.create_server(('127.0.0.1', int(sys.argv[1])))
+slowest = 0
+for _ in range(200):
+    began = time.monotonic()
+    s = socket.socket()
+    slowest = max(slowest, time.monotonic() - began)
+    s.connect(listener.getsockname())
+    stream, peer = listener.accept()
+    assert int(sys.argv[2]) <= peer[1] <= int(sys.argv[3]), peer
+    stream.close(); s.close()
+print(f'{slowest * 1e6:.0f}')";
+
+fn row_59_a_hostile_service_holds_up_nobody_else() {
+    let [hostiles, neighbours] = two();
+    let range = [neighbours.start(), neighbours.end()].map(u16::to_string);
+    for what in ["threads", "swap", "churn", "bomb", "idle", "stopped"] {
+        let marker = marker();
+        let host = Host::marked(&marker);
+        let sandbox = host.create(NetworkKind::Pod);
+        let mut hostile = python(&sandbox, HOSTILE, &[what, "9"], &hostiles);
+        // The uid's own limit is for the whole pod; the neighbour is to be held up by sockets alone.
+        hostile.limits.nproc = if what == "bomb" { 200 } else { 2000 };
+        let mut hostile = host.start(&sandbox, &hostile);
+        assert_eq!(line(&mut hostile), "hostile");
+        let words = ["8000", &range[0], &range[1]];
+        let slowest = said(host.start(&sandbox, &python(&sandbox, NEIGHBOUR, &words, &neighbours)));
+        println!("{what}: the neighbour's slowest socket took {slowest} µs");
+        assert_eq!(hostile.try_wait(), None, "{what}");
+        let maker = maker_of(&marker);
+        if rustix::process::geteuid().as_raw() == 0 {
+            // Never more than the listener, and one socket on its way.
+            let held = fs::read_dir(format!("/proc/{}/fd", maker.pid)).unwrap().count();
+            assert!((1..=2).contains(&held), "{what}: {held}");
+        }
+        hostile.kill();
+        assert_eq!(hostile.wait_exit(LIMIT), Some(ExitInfo::Signal(9)));
+        eventually("its socket maker ends with it", || !maker.is_alive());
+    }
+}
+
+/// The socket maker of the only service that has one.
+fn maker_of(marker: &str) -> ProcessId {
+    let mut makers = Vec::new();
+    eventually("one socket maker is there", || {
+        let found = find_processes_of(marker).unwrap().into_iter();
+        makers = found.filter(|(_, role)| *role == ProcessRole::SocketMaker).map(|(id, _)| id).collect();
+        makers.len() == 1
+    });
+    makers.remove(0)
+}
+
+fn a_dead_socket_maker_takes_its_service_along() {
+    let marker = marker();
+    let host = Host::marked(&marker);
+    let sandbox = host.create(NetworkKind::Pod);
+    let other = host.start(&sandbox, &spec(&sandbox, &["sleep", "1000"]));
+    let sleep = ServiceSpec { client_ports: Some(two()[0].clone()), ..spec(&sandbox, &["sleep", "1000"]) };
+    let service = host.start(&sandbox, &sleep);
+    let maker = maker_of(&marker);
+    if rustix::process::geteuid().as_raw() == 0 {
+        let status = fs::read_to_string(format!("/proc/{}/status", maker.pid)).unwrap();
+        assert_eq!(status.matches("0000000000000000").count(), 5 + 2, "{status}");
+        assert!(status.contains("NoNewPrivs:\t1") && status.contains("Seccomp:\t2"), "{status}");
+        let fds: Vec<_> =
+            fs::read_dir(format!("/proc/{}/fd", maker.pid)).unwrap().map(|fd| fd.unwrap().path()).collect();
+        assert_eq!(fds.len(), 1);
+        assert_eq!(fs::read_link(&fds[0]).unwrap().to_str(), Some("anon_inode:seccomp notify"));
+    }
+    assert!(maker.kill_if_same(LIMIT).unwrap());
+    assert_eq!(service.wait_exit(LIMIT), Some(ExitInfo::Signal(9)));
+    assert_eq!(other.try_wait(), None);
+    // The next one has its own again.
+    let ports = &two()[0];
+    let service = host.start(&sandbox, &python(&sandbox, PORT_OF_A_NEW_SOCKET, &[], ports));
+    assert!(ports.contains(&said(service).parse().unwrap()));
+}
+
+/// One of the calls of a start answers as a kernel does that has no listeners, or no ranges.
+fn a_kernel_that_cannot_is_no_failure() {
+    for errno in [Errno::NOPROTOOPT, Errno::BUSY] {
+        let lacking = (1..1000).any(|nth| {
+            let host = Host::marked(&format!("fail:{nth}:{}", errno.raw_os_error()));
+            let Ok(sandbox) = host.try_create(NetworkKind::Pod) else { return false };
+            let spec = python(&sandbox, PORT_OF_A_NEW_SOCKET, &[], &two()[0]);
+            match host.spawner.start(&sandbox, &spec, &environment()) {
+                Ok(service) if service.client_ports().is_none() => {
+                    assert!((32768..=60999).contains(&said(service).parse::<u16>().unwrap()));
+                    true
+                }
+                Ok(service) => panic!("{errno} at no call is a lack: {}", said(service)),
+                Err(_) => false,
+            }
+        });
+        assert!(lacking, "{errno}");
+    }
+}
+
+fn ports_that_cannot_be_are_refused() {
+    let host = Host::new();
+    let (pod, browser) = (host.create(NetworkKind::Pod), host.create(NetworkKind::Browser));
+    #[expect(clippy::reversed_empty_ranges, reason = "an empty one is refused")]
+    for (sandbox, ports) in [(&pod, 0..=9), (&pod, 40_001..=40_000), (&browser, 40_000..=50_000)] {
+        let spec = ServiceSpec { client_ports: Some(ports), ..spec(sandbox, &["true"]) };
+        assert_eq!(spec.seccomp == SeccompProfile::Browser, sandbox.network() == NetworkKind::Browser);
+        let error = host.spawner.start(sandbox, &spec, &environment()).unwrap_err();
+        assert!(matches!(&error, SandboxError::Spec { .. }), "{error}");
+    }
+}
+
+/// What a program takes to make a socket, connect it and close it, in nanoseconds.
+const COST: &str = "
+import socket, threading, time
+listener = socket.create_server(('127.0.0.1', 8000))
+def accept():
+    while True: listener.accept()[0].close()
+threading.Thread(target=accept, daemon=True).start()
+def measure(body, n=5000):
+    began = time.perf_counter_ns()
+    for _ in range(n): body()
+    return (time.perf_counter_ns() - began) // n
+def connect():
+    with socket.create_connection(('127.0.0.1', 8000)) as s: s.recv(1)
+print(measure(lambda: socket.socket().close()), measure(connect))";
+
+fn making_a_socket_takes_microseconds() {
+    let host = Host::new();
+    let sandbox = host.create(NetworkKind::Pod);
+    let with = python(&sandbox, COST, &[], &two()[0]);
+    let without = ServiceSpec { client_ports: None, ..with.clone() };
+    for (what, spec) in [("without", &without), ("with", &with)] {
+        let began = Instant::now();
+        let service = host.start(&sandbox, spec);
+        let started = began.elapsed();
+        println!("{what}: started in {started:?}; ns for a socket, and one connected: {}", said(service));
+    }
+}
