@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(not_installed(&["chromium", "curl", "uidmap", "git"], status), ["curl", "git"]);
         assert_eq!(
             Failure::Missing(vec!["curl".to_owned(), "git".to_owned()]).to_string().lines().last(),
-            Some("apt-get install --yes --no-install-recommends curl git")
+            Some("apt-get update && apt-get install --yes --no-install-recommends curl git")
         );
     }
 

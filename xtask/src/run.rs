@@ -55,9 +55,9 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The one line that installs these packages.
+/// The one line that installs these packages, also on a machine that has no list of packages yet.
 pub fn install_line(packages: &[String]) -> String {
-    format!("apt-get install --yes --no-install-recommends {}", packages.join(" "))
+    format!("apt-get update && apt-get install --yes --no-install-recommends {}", packages.join(" "))
 }
 
 /// Runs a command with our own standard output and error, and no input.
