@@ -291,3 +291,6 @@ impl<S: Send + Sync> OptionalFromRequestParts<S> for SignedIn {
         Ok(Session::from_request_parts(parts, state).await?.user.map(Self))
     }
 }
+
+#[cfg(test)]
+mod tests;
