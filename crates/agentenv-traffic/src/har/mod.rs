@@ -1,0 +1,84 @@
+//! HAR 1.2, written entry by entry.
+
+mod cookie;
+mod entry;
+mod types;
+
+use std::io::{self, Write};
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::ser::{Formatter, Serializer};
+
+use crate::{record::Exchange, step::Step};
+use entry::{entry, page_id};
+use types::{Creator, Page, PageTimings};
+
+/// Microseconds since 1970 as RFC 3339, UTC, with microseconds.
+pub(crate) fn date_time(us: u64) -> String {
+    let time = i64::try_from(us).ok().and_then(|us| Timestamp::from_microsecond(us).ok());
+    format!("{:.6}", time.unwrap_or(Timestamp::MAX))
+}
+
+/// Writes a HAR file: its begin, then the entries one by one, then its end. Each task step is a page.
+pub struct HarWriter<W> {
+    out: W,
+    steps: Vec<Step>,
+    entries: u64,
+}
+
+impl<W: Write> HarWriter<W> {
+    /// Writes the begin. `creator` is the version of the program.
+    pub fn begin(mut out: W, creator: &str, steps: &[Step]) -> io::Result<Self> {
+        out.write_all(b"{\"log\":{\"version\":\"1.2\",\"creator\":")?;
+        write_json(&mut out, &Creator { name: "agent-env", version: creator })?;
+        out.write_all(b",\"pages\":")?;
+        let pages = steps.iter().enumerate().map(|(number, step)| Page {
+            started_date_time: date_time(step.started_us),
+            id: page_id(number),
+            title: &step.name,
+            page_timings: PageTimings { on_content_load: -1, on_load: -1 },
+        });
+        write_json(&mut out, &pages.collect::<Vec<_>>())?;
+        out.write_all(b",\"entries\":[")?;
+        Ok(Self { out, steps: steps.to_vec(), entries: 0 })
+    }
+
+    /// Writes one exchange.
+    pub fn entry(&mut self, exchange: Exchange) -> io::Result<()> {
+        self.out.write_all(if self.entries == 0 { b"\n" } else { b",\n" })?;
+        self.entries += 1;
+        write_json(&mut self.out, &entry(exchange, &self.steps))
+    }
+
+    /// How many entries were written.
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// Writes the end.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.out.write_all(b"\n]}}\n")?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+}
+
+/// Writes JSON in which nothing is left that a terminal obeys: the control characters that JSON lets stand are escaped too.
+pub fn write_json(out: impl Write, value: &impl Serialize) -> io::Result<()> {
+    value.serialize(&mut Serializer::with_formatter(out, Harmless)).map_err(io::Error::from)
+}
+
+struct Harmless;
+
+impl Formatter for Harmless {
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, out: &mut W, fragment: &str) -> io::Result<()> {
+        let mut rest = fragment;
+        while let Some((at, c)) = rest.char_indices().find(|(_, c)| c.is_control()) {
+            out.write_all(&rest.as_bytes()[..at])?;
+            write!(out, "\\u{:04x}", u32::from(c))?;
+            rest = &rest[at + c.len_utf8()..];
+        }
+        out.write_all(rest.as_bytes())
+    }
+}
