@@ -155,7 +155,11 @@ impl GatewayClient {
                 return Err(self.refused(answer).await);
             }
             let body = Limited::new(answer.into_body(), ANSWER_BYTES).collect().await;
-            let body = body.map_err(|error| self.garbage(format!("its body is broken: {error}")))?.to_bytes();
+            let body = body.map_err(|error| match error.downcast::<hyper::Error>() {
+                Ok(error) => self.failed(*error),
+                Err(error) => self.garbage(error.to_string()),
+            });
+            let body = body?.to_bytes();
             serde_json::from_slice(&body).map_err(|error| self.garbage(error.to_string()))
         };
         timeout(self.waits.answer, asked).await.map_err(|_| self.slow())?
@@ -168,13 +172,13 @@ impl GatewayClient {
         let unreachable = |source| ClientError::Unreachable { gateway: self.authority.clone(), source };
         let stream = timeout(self.waits.connect, TcpStream::connect(&self.authority));
         let stream = stream.await.map_err(|elapsed| unreachable(elapsed.into()))?.map_err(unreachable)?;
-        let no_http = |error: hyper::Error| self.garbage(format!("no HTTP: {error}"));
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(no_http)?;
+        let handshake = http1::handshake(TokioIo::new(stream)).await;
+        let (mut sender, connection) = handshake.map_err(|error| self.failed(error))?;
         // What goes wrong on it is told by the request or by its body.
         let connection = Connection(tokio::spawn(async move {
             let _ = connection.await;
         }));
-        let answer = sender.send_request(request).await.map_err(no_http)?;
+        let answer = sender.send_request(request).await.map_err(|error| self.failed(error))?;
         Ok((answer, connection))
     }
 
@@ -189,6 +193,14 @@ impl GatewayClient {
         let reason = String::from_utf8_lossy(&body);
         let reason = reason.lines().next().unwrap_or_default().trim().trim_start_matches("agent-env: ").to_owned();
         ClientError::Refused { gateway, status, reason }
+    }
+
+    /// What became of a request whose answer is not there, or not all of it.
+    fn failed(&self, error: hyper::Error) -> ClientError {
+        if error.is_parse() {
+            return self.garbage(format!("no HTTP: {error}"));
+        }
+        ClientError::Closed { gateway: self.authority.clone(), source: error }
     }
 
     fn slow(&self) -> ClientError {

@@ -259,6 +259,10 @@ impl Deploy {
     }
 
     pub async fn with(limits: Limits, shop: Echo) -> Self {
+        Self::with_captures(limits, shop, None).await
+    }
+
+    pub async fn with_captures(limits: Limits, shop: Echo, captures: Option<Arc<dyn agentenv_net::Captures>>) -> Self {
         let (server, pages) = (Echo::labelled("tracker server").await, Echo::labelled("tracker pages").await);
         let wire = Arc::new(Wire::default());
         wire.to(service("shop", Role::Server), shop.address);
@@ -286,16 +290,18 @@ impl Deploy {
         let (control, agent, key) = (ControlToken::random(), AgentToken::random(), SiteKey::random());
         let listener = StdTcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
-        let gateway = Gateway::builder(control.clone(), agent.clone(), sites.clone(), table.clone())
+        let mut builder = Gateway::builder(control.clone(), agent.clone(), sites.clone(), table.clone())
             .service(name("shop"), key.clone())
             .service(name("tracker"), key.clone())
             .service(name("live"), key.clone())
             .website(name("shop"), host("shop.test"))
             .website(name("tracker"), host("tracker.test"))
             .browser(name("browser"))
-            .card(AgentCard::new("office", "A deploy", "0.1.0", "http://nowhere/", Vec::new()))
-            .spawn(listener)
-            .unwrap();
+            .card(AgentCard::new("office", "A deploy", "0.1.0", "http://nowhere/", Vec::new()));
+        if let Some(captures) = captures {
+            builder = builder.captures(captures);
+        }
+        let gateway = builder.spawn(listener).unwrap();
         // All of 127.0.0.0/8 is local: each name has an address here without a route of ours.
         let book = Arc::new(AddressBook::within(&table, Ipv4Addr::new(127, 18, 0, 0)));
         Self {

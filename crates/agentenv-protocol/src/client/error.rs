@@ -26,6 +26,14 @@ pub enum ClientError {
         /// What the connection said; a timeout where it said nothing.
         source: io::Error,
     },
+    /// It closed the connection before the answer was there: the deploy was closed, or died.
+    #[error("the gateway at {gateway} went away before it had answered")]
+    Closed {
+        /// `HOST:PORT`.
+        gateway: String,
+        /// What the connection said.
+        source: hyper::Error,
+    },
     /// The answer did not come in time.
     #[error("the gateway at {gateway} did not answer within {after:?}")]
     Slow {

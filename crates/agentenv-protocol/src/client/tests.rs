@@ -159,12 +159,17 @@ async fn every_refusal_has_its_type() {
 async fn a_gateway_that_is_gone_silent_or_another_program_is_told_apart() {
     let fake = Fake::new("SSH-2.0-OpenSSH\r\n", true).await;
     assert!(matches!(fake.client().list_traffic_captures().await, Err(ClientError::Garbage { .. })));
+    for cut in ["", "HTTP/1.1 200 O", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{"] {
+        let fake = Fake::new(cut, true).await;
+        let answer = fake.client().list_traffic_captures().await;
+        assert!(matches!(answer, Err(ClientError::Closed { .. })), "{cut}: {answer:?}");
+    }
     let fake = Fake::new("", false).await;
     assert!(matches!(fake.client().list_traffic_captures().await, Err(ClientError::Slow { .. })));
     assert!(matches!(fake.client().fetch_traffic_capture(&id(), None).await, Err(ClientError::Slow { .. })));
     let fake = Fake::new("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]", true).await;
     assert!(matches!(fake.client().list_traffic_captures().await, Err(ClientError::Garbage { .. })));
-    let fake = Fake::new("HTTP/1.1 200 OK\r\nContent-Length: 200\r\n\r\n{}", true).await;
+    let fake = Fake::new("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", true).await;
     assert!(matches!(fake.client().card().await, Err(ClientError::Garbage { .. })));
     assert!(!fake.head().contains("secret"), "the card needs no token");
     let client = {
