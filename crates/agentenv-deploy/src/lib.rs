@@ -5,6 +5,7 @@
 //! [`reap`] finds from the disk alone and removes.
 
 mod browser;
+pub mod captures;
 mod cdp;
 mod client;
 mod denied;
@@ -24,7 +25,7 @@ use agentenv_protocol::{DeployId, Home, Name};
 pub use client::ControlClient;
 pub use probe::{PROBE_COMMAND, probe_main};
 pub use reaper::{Reaped, reap};
-pub use record::{DeployDir, DeployRecord, RecordError};
+pub use record::{DeployDir, DeployRecord, RecordError, RecordedCaptures};
 pub use start::{SUPERVISOR_COMMAND, StartRequest, start};
 pub use static_files::{STATIC_COMMAND, static_main};
 pub use supervisor::supervisor_main;

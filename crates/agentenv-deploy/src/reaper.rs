@@ -12,7 +12,7 @@ use agentenv_protocol::{
 };
 use agentenv_sandbox::{liveness, process};
 
-use crate::{DeployDir, RecordError, names};
+use crate::{DeployDir, RecordError, captures, names};
 
 /// What the name of a deploy's folder begins with while it is made.
 pub(crate) const MAKING_PREFIX: &str = ".";
@@ -95,6 +95,7 @@ pub(crate) fn reap_one(home: &Home, id: &DeployId, error: &ControlError) -> Reap
             }
             if !record.is_over() || record.state == DeployState::Failed && record.error.is_none() {
                 record.ended(Some(error.clone()));
+                captures::note_unstored(&dir.captures(), &mut record);
                 if let Err(error) = dir.save(&record) {
                     tracing::warn!(%error, deploy = %id, "the end of a dead deploy cannot be recorded");
                 }
@@ -102,6 +103,10 @@ pub(crate) fn reap_one(home: &Home, id: &DeployId, error: &ControlError) -> Reap
         }
         // A starter died before it wrote the record: then nothing else was made either.
         Err(RecordError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            if captures::any(&dir.captures()) {
+                tracing::warn!(path = %dir.path().display(), "a deploy without a record is kept for its captured packets");
+                return Reaped { deploy: id.clone(), killed };
+            }
             if let Err(error) = fs::remove_dir_all(dir.path()) {
                 tracing::debug!(%error, deploy = %id, "the folder of a deploy that never was cannot be removed");
             }

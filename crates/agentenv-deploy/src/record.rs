@@ -34,6 +34,9 @@ pub struct DeployRecord {
     pub live: bool,
     /// Whether services share the caller's uid, so that sandboxes can exhaust each other's per-uid limits.
     pub single_uid: bool,
+    /// How it captures the packets of its websites, where it does.
+    #[serde(default)]
+    pub captures: Option<RecordedCaptures>,
     /// State.
     pub state: DeployState,
     /// RFC 3339, UTC.
@@ -42,6 +45,17 @@ pub struct DeployRecord {
     pub info: Option<DeployInfo>,
     /// Why it ended, where it failed.
     pub error: Option<ControlError>,
+}
+
+/// What a deploy's record says of its captures.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedCaptures {
+    /// How many files each ring has.
+    pub files: u32,
+    /// How long each of them gets, in bytes.
+    pub file_bytes: u64,
+    /// The websites whose rings have, or may have, files on disk that nobody stored (CAP-7).
+    pub unstored: Vec<Name>,
 }
 
 /// Why a record cannot be read or written.
@@ -113,6 +127,11 @@ impl DeployDir {
         self.0.join("ca.pem")
     }
 
+    /// The rings of captured packets, a folder for each website.
+    pub fn captures(&self) -> PathBuf {
+        self.0.join("captures")
+    }
+
     /// The denied log, one JSON object a line.
     pub fn denied(&self) -> PathBuf {
         self.0.join("denied.jsonl")
@@ -155,6 +174,7 @@ impl DeployRecord {
             provider: "sandbox".to_owned(),
             live,
             single_uid: false,
+            captures: None,
             state: DeployState::Starting,
             created: jiff::Timestamp::now().to_string(),
             info: None,
@@ -212,6 +232,13 @@ mod tests {
             fs::write(dir.record(), &whole[..end]).unwrap();
             assert!(matches!(dir.load(), Err(RecordError::Torn { .. })), "cut at {end}");
         }
+    }
+
+    #[test]
+    fn a_record_from_before_captures_is_read() {
+        let mut old = serde_json::to_value(record()).unwrap();
+        old.as_object_mut().unwrap().remove("captures").unwrap();
+        assert_eq!(serde_json::from_value::<DeployRecord>(old).unwrap().captures, None);
     }
 
     #[test]

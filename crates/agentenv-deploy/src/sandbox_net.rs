@@ -1,4 +1,4 @@
-//! Where the placed sockets of a browser's sandbox are.
+//! Where the placed sockets of a sandbox are.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -10,5 +10,8 @@ pub(crate) const FORWARD_PORT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALH
 pub(crate) const TLS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 443);
 /// Sites by plain HTTP.
 pub(crate) const HTTP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 80);
+/// Where connections of the gateway, and of browsers by way of it, come from in a website's sandbox: on loopback the source would
+/// otherwise be the destination, and a capture would not show who spoke.
+pub(crate) const GATEWAY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 /// The browser's own DevTools.
 pub(crate) const DEVTOOLS: u16 = 9222;

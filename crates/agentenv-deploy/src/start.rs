@@ -22,7 +22,7 @@ use tokio::{
     process::{Child, ChildStdout, Command},
 };
 
-use crate::{DeployDir, DeployRecord, names, reaper};
+use crate::{DeployDir, DeployRecord, RecordedCaptures, names, reaper};
 
 /// The hidden command of the program that is a deploy's supervisor.
 pub const SUPERVISOR_COMMAND: &str = "internal-supervisor";
@@ -112,7 +112,7 @@ impl Starting {
             ControlError::infrastructure(format!("the lock of {} cannot be taken: {error}", dir.path().display()))
         })?;
         let plan = &request.plan;
-        let record = DeployRecord::new(
+        let mut record = DeployRecord::new(
             request.id.clone(),
             request.name.clone(),
             plan.env.clone(),
@@ -123,6 +123,12 @@ impl Starting {
         let made = made.and_then(|()| fs::rename(making.path(), dir.path()).map_err(io));
         if let Err(error) = made {
             // On a full disk even this may fail; the reaper tries again later.
+        // Whatever happens to the deploy, its record tells where captured packets may lie.
+        record.captures = plan.captures.map(|options| RecordedCaptures {
+            files: options.files,
+            file_bytes: options.file_bytes,
+            unstored: plan.websites.iter().map(|website| website.name.clone()).collect(),
+        });
             let _ = fs::remove_dir_all(making.path());
             return Err(error);
         }

@@ -7,9 +7,9 @@ use std::{
     path::PathBuf,
 };
 
-use agentenv_deploy::{ControlClient, DeployDir, DeployRecord};
+use agentenv_deploy::{ControlClient, DeployDir, DeployRecord, captures};
 use agentenv_protocol::{
-    DeployId, ExitCode, Home, Name, SandboxName,
+    DeployId, ExitCode, Home, Name, SandboxName, TrafficRing,
     control::{CloseRequest, ControlError, DeployState, ExecRequest, GetRequest, LoadRequest, SignInRequest},
 };
 use clap::Args;
@@ -96,7 +96,7 @@ pub(crate) struct SignInArgs {
 pub(crate) struct CloseArgs {
     #[command(flatten)]
     deploy: DeployArg,
-    /// Throw captured traffic away
+    /// Throw captured traffic away instead of keeping it
     #[arg(long)]
     discard_captures: bool,
 }
@@ -170,8 +170,24 @@ pub(crate) async fn status(home: &Home, output: Output, args: &StatusArgs) -> Re
             let reason = service.reason.clone().unwrap_or_default();
             vec![name.to_string(), service.state.clone(), pid, service.restarts.to_string(), reason]
         }));
-        format!("{}\n{}", summary(&record), columns(&rows))
+        let rings = if status.captures.is_empty() { String::new() } else { format!("\n\n{}", rings(&status.captures)) };
+        format!("{}\n{}{rings}", summary(&record), columns(&rows))
     })
+}
+
+/// What is captured, a line for each website, and a line for each time in which something was missed.
+fn rings(rings: &[TrafficRing]) -> String {
+    let mut rows = vec![["CAPTURE", "STATE", "KEEPS", "DROPPED", "GAPS"].map(str::to_owned).to_vec()];
+    rows.extend(rings.iter().map(|ring| {
+        let state = if ring.recording { "recording" } else { "not recording" };
+        let keeps = format!("{} files of {} MB", ring.files, ring.file_bytes / 1_000_000);
+        vec![ring.website.to_string(), state.to_owned(), keeps, ring.dropped.to_string(), ring.gaps.len().to_string()]
+    }));
+    let gaps = rings.iter().flat_map(|ring| ring.gaps.iter().map(move |gap| (ring, gap))).map(|(ring, gap)| {
+        let to = gap.to.as_deref().unwrap_or("now");
+        format!("\n  {} missed packets from {} to {to}: {}", ring.website, gap.from, gap.reason)
+    });
+    format!("{}{}", columns(&rows), gaps.collect::<String>())
 }
 
 async fn list(home: &Home, output: Output, all: bool) -> Result<(), ControlError> {
@@ -199,7 +215,12 @@ fn summary(record: &DeployRecord) -> String {
     let state =
         serde_json::to_value(record.state).ok().and_then(|state| state.as_str().map(str::to_owned)).unwrap_or_default();
     let error = record.error.as_ref().map(|error| format!(": {}", error.message)).unwrap_or_default();
-    format!("{}{name}  env {}  {state}{error}", record.deploy, record.env)
+    let unstored = record.captures.as_ref().filter(|captures| record.is_over() && !captures.unstored.is_empty());
+    let unstored = unstored.map(|captures| {
+        let websites: Vec<&str> = captures.unstored.iter().map(Name::as_str).collect();
+        format!("; captures of {} are on disk: `agent-env traffic rescue {}`", websites.join(", "), record.deploy)
+    });
+    format!("{}{name}  env {}  {state}{error}{}", record.deploy, record.env, unstored.unwrap_or_default())
 }
 
 /// `env token`
@@ -334,7 +355,21 @@ pub(crate) async fn close(home: &Home, output: Output, args: &CloseArgs) -> Resu
     if !record.is_over() {
         ControlClient::new(dir.path()).close(&CloseRequest { discard_captures: args.discard_captures }).await?;
     }
-    output.result(&json!({ "deploy": record.deploy, "state": "closed" }), || format!("{} is closed", record.deploy))
+    // Also of one that ended before, or that was too young to be told.
+    if args.discard_captures {
+        captures::discard(&dir, None).map_err(|error| {
+            ControlError::infrastructure(format!("the captures of {} cannot be discarded: {error}", record.deploy))
+        })?;
+    }
+    let kept = load(&dir)?.captures.map(|captures| captures.unstored).unwrap_or_default();
+    output.result(&json!({ "deploy": record.deploy, "state": "closed", "captures": kept }), || {
+        let websites: Vec<&str> = kept.iter().map(Name::as_str).collect();
+        let kept = match websites.as_slice() {
+            [] => String::new(),
+            _ => format!("; captures of {} are kept in {}", websites.join(", "), dir.captures().display()),
+        };
+        format!("{} is closed{kept}", record.deploy)
+    })
 }
 
 /// `env gc`: the reaping itself happened before the command, as before every command.

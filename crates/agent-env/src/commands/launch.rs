@@ -91,6 +91,10 @@ fn describe(info: &DeployInfo) -> String {
     lines.extend(info.browsers.iter().map(|browser| format!("  browser {}  {}", browser.name, browser.cdp_url)));
     lines.extend(info.warnings.iter().map(|warning| format!("  warning: {warning}")));
     lines.push(format!("  close it with: agent-env env close {}", info.deploy));
+    lines.extend(info.captures.iter().map(|ring| {
+        let megabytes = ring.file_bytes / 1_000_000;
+        format!("  capture {}  the last {} files of {megabytes} MB", ring.website, ring.files)
+    }));
     lines.join("\n")
 }
 

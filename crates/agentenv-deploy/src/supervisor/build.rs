@@ -20,12 +20,13 @@ use agentenv_protocol::{
     control::{BrowserInfo, ControlError, DeployInfo, DeployState, SiteTableEntry, WebsiteInfo},
 };
 use agentenv_sandbox::{SandboxError, SandboxSpec, Spawner, Uid, UidAllocator};
-use futures_util::future::{join, try_join_all};
+use futures_util::future::{join3, try_join_all};
 use tokio::sync::OnceCell;
 
 use super::{
     Prepared, Starter,
     browser::BrowserBox,
+    captures::Captures,
     control,
     deploy::{Deploy, Down},
     dial::Dialer,
@@ -49,6 +50,7 @@ pub(crate) struct Context {
     pub(crate) host: Host,
     pub(crate) variables: BTreeMap<String, String>,
     pub(crate) dialer: Arc<Dialer>,
+    pub(crate) captures: Arc<Captures>,
     authority: OnceCell<Arc<Authority>>,
     pub(crate) browser_proxy: bool,
     pub(crate) down: Down,
@@ -107,8 +109,9 @@ impl Context {
 /// Makes everything, and returns once every site is ready and every start tab loaded.
 pub(crate) async fn build(prepared: Prepared, down: &Down) -> Result<Arc<Deploy>, ControlError> {
     let began = Instant::now();
-    let Prepared { dir, record, input, spawner, starter } = prepared;
-    let context = begin(dir, input.trees, input.variables, spawner, starter, down)?;
+    let Prepared { dir, ledger, mut input, spawner, starter } = prepared;
+    let values = input.take_values();
+    let context = begin(dir, input.trees, values, spawner, starter, down)?;
     let plan = input.plan;
     // Sites and browsers start side by side: neither needs the other yet.
     let pods = try_join_all(plan.websites.iter().map(|website| Pod::start(&context, website.clone())));
@@ -132,21 +135,25 @@ pub(crate) async fn build(prepared: Prepared, down: &Down) -> Result<Arc<Deploy>
         boxes.push(browser);
     }
     let gateway = names.gateway(&context, &pods, &boxes, Arc::clone(&sites))?;
-    let (probed, tabs) = join(
+    let (probed, tabs, captured) = join3(
         probe::browsers(&context, &boxes, &names.first_names()),
         try_join_all(boxes.iter().map(BrowserBox::open_tabs)),
     )
+        context.captures.check(),
     .await;
     probed?;
     tabs?;
     denied.probed();
-    let mut record = record;
-    let info = info(&record, &plan.warnings, &context, &names, &pods, &boxes, &gateway, began);
-    record.state = DeployState::Ready;
-    record.single_uid = matches!(context.uids.mode(), agentenv_sandbox::UidMode::Single { .. });
-    record.info = Some(info.clone());
-    context.dir.save(&record).map_err(|error| ControlError::infrastructure(error.to_string()))?;
-    let deploy = Arc::new(Deploy::new(context, record, info, pods, boxes, sites, gateway, denied));
+    captured?;
+    let info = info(&ledger.record(), &plan.warnings, &context, &names, &pods, &boxes, &gateway, began);
+    let ready = |record: &mut crate::DeployRecord| {
+        record.state = DeployState::Ready;
+        record.single_uid = matches!(context.uids.mode(), agentenv_sandbox::UidMode::Single { .. });
+        record.info = Some(info.clone());
+    };
+    ledger.change(ready).map_err(|error| ControlError::infrastructure(error.to_string()))?;
+    context.captures.keep(&ledger);
+    let deploy = Arc::new(Deploy::new(context, info, pods, boxes, sites, gateway, denied));
     // Last: whoever finds the socket finds a deploy that is ready.
     let control = control::bind(&deploy.context.dir)
         .map_err(|error| ControlError::infrastructure(format!("control.sock cannot be made: {error}")))?;
@@ -173,6 +180,7 @@ fn begin(
         variables,
         dialer: Arc::clone(&down.dialer),
         authority: OnceCell::new(),
+        captures: Arc::clone(&down.captures),
         down: down.clone(),
         uids: UidAllocator::detect(),
         dir,
@@ -280,6 +288,9 @@ impl Names {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
         builder.spawn(listener).map_err(failed)
     }
+        if context.captures.are_wanted() {
+            builder = builder.captures(Arc::clone(&context.captures) as _);
+        }
 
     fn urls(&self, index: usize) -> Vec<String> {
         let patterns = self.domains.get(index).map(Vec::as_slice).unwrap_or_default();
@@ -328,7 +339,7 @@ fn info(
         websites: pods.iter().enumerate().map(website).collect(),
         browsers: browsers.iter().map(browser).collect(),
         computers: Vec::new(),
-        captures: Vec::new(),
+        captures: context.captures.rings(),
         warnings,
         ready_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
     }

@@ -120,8 +120,8 @@ async fn reset(State(deploy): State<Arc<Deploy>>) -> Answer<ResetReport> {
     Ok(Json(deploy.reset().await?))
 }
 
-async fn close(State(deploy): State<Arc<Deploy>>, Json(_): Json<CloseRequest>) -> Answer<Value> {
-    deploy.close().await?;
+async fn close(State(deploy): State<Arc<Deploy>>, Json(request): Json<CloseRequest>) -> Answer<Value> {
+    deploy.close(&request).await?;
     Ok(Json(json!({})))
 }
 

@@ -11,10 +11,10 @@ use std::{
 
 use agentenv_net::{BrowserNetHandle, Gateway, Sites};
 use agentenv_protocol::{
-    DataReply, ExitCode, Home, Name, SandboxName,
+    DataReply, DeployId, ExitCode, Home, Name, SandboxName,
     control::{
-        ControlError, DeniedEntry, DeployInfo, DeployState, DeployStatus, ExecRequest, GetRequest, LoadRequest,
-        ServiceStatus,
+        CloseRequest, ControlError, DeniedEntry, DeployInfo, DeployState, DeployStatus, ExecRequest, GetRequest,
+        LoadRequest, ServiceStatus,
     },
 };
 use agentenv_sandbox::{Environment, Service, Spawner, process};
@@ -25,13 +25,15 @@ use super::{
     Prepared,
     browser::BrowserBox,
     build::Context,
+    captures::Captures,
     dial::Dialer,
+    ledger::Ledger,
     pod::Pod,
     service::{Supervised, readable},
     sockets::Sockets,
     specs,
 };
-use crate::{DeployDir, DeployRecord, denied::Denied, names};
+use crate::{DeployDir, denied::Denied, names};
 
 /// How long those who asked for the end may take to read the answer.
 const FAREWELL_LIMIT: Duration = Duration::from_secs(1);
@@ -44,7 +46,6 @@ const FORGOTTEN_LOOK: Duration = Duration::from_secs(2);
 /// A deploy that is ready.
 pub(crate) struct Deploy {
     pub(super) context: Context,
-    record: DeployRecord,
     info: DeployInfo,
     pub(super) pods: BTreeMap<Name, Pod>,
     pub(super) browsers: BTreeMap<Name, BrowserBox>,
@@ -60,7 +61,6 @@ impl Deploy {
     #[expect(clippy::too_many_arguments, reason = "every part of the deploy, handed over once")]
     pub(crate) fn new(
         context: Context,
-        record: DeployRecord,
         info: DeployInfo,
         pods: Vec<Pod>,
         browsers: Vec<BrowserBox>,
@@ -70,7 +70,6 @@ impl Deploy {
     ) -> Self {
         Self {
             context,
-            record,
             info,
             pods: pods.into_iter().map(|pod| (pod.name().clone(), pod)).collect(),
             browsers: browsers.into_iter().map(|browser| (browser.plan.name.clone(), browser)).collect(),
@@ -80,10 +79,6 @@ impl Deploy {
             resets: AtomicU64::new(0),
             turn: tokio::sync::Mutex::default(),
         }
-    }
-
-    pub(crate) fn record(&self) -> DeployRecord {
-        self.record.clone()
     }
 
     pub(crate) fn info(&self) -> DeployInfo {
@@ -98,12 +93,13 @@ impl Deploy {
         let mut services: BTreeMap<SandboxName, ServiceStatus> = self.pods.values().flat_map(Pod::status).collect();
         services.extend(self.browsers.values().map(|browser| (browser.name().clone(), browser.status())));
         let all_up = self.pods.values().all(Pod::is_up) && self.browsers.values().all(BrowserBox::is_up);
+        let whole = all_up && self.context.captures.are_whole();
         DeployStatus {
-            state: if all_up { DeployState::Ready } else { DeployState::Degraded },
+            state: if whole { DeployState::Ready } else { DeployState::Degraded },
             info: self.info(),
             services,
             resets: self.resets.load(Ordering::Relaxed),
-            captures: Vec::new(),
+            captures: self.context.captures.rings(),
         }
     }
 
@@ -162,7 +158,10 @@ impl Deploy {
     }
 
     /// Asks for the end, and waits for it.
-    pub(crate) async fn close(&self) -> Result<(), ControlError> {
+    pub(crate) async fn close(&self, request: &CloseRequest) -> Result<(), ControlError> {
+        if request.discard_captures {
+            self.context.captures.discard_at_end();
+        }
         self.context.down.closed().await
     }
 
@@ -215,12 +214,15 @@ async fn dead(pidfd: std::os::fd::BorrowedFd<'_>) {
 #[derive(Clone)]
 pub(crate) struct Down {
     pub(super) dialer: Arc<Dialer>,
+    pub(super) captures: Arc<Captures>,
     inner: Arc<Inner>,
 }
 
 struct Inner {
     dir: DeployDir,
-    record: DeployRecord,
+    deploy: DeployId,
+    name: Option<Name>,
+    ledger: Arc<Ledger>,
     spawner: Spawner,
     parts: Mutex<Parts>,
     wanted: watch::Sender<bool>,
@@ -236,15 +238,19 @@ struct Parts {
 
 impl Down {
     pub(crate) fn new(prepared: &Prepared) -> Self {
+        let record = prepared.ledger.record();
         let inner = Inner {
             dir: prepared.dir.clone(),
-            record: prepared.record.clone(),
+            deploy: record.deploy,
+            name: record.name,
+            ledger: Arc::clone(&prepared.ledger),
             spawner: prepared.spawner.clone(),
             parts: Mutex::default(),
             wanted: watch::Sender::new(false),
             outcome: watch::Sender::new(None),
         };
-        Self { dialer: Arc::default(), inner: Arc::new(inner) }
+        let captures = Captures::new(prepared.dir.captures(), prepared.input.plan.captures);
+        Self { dialer: Arc::default(), captures: Arc::new(captures), inner: Arc::new(inner) }
     }
 
     fn parts(&self) -> std::sync::MutexGuard<'_, Parts> {
@@ -288,6 +294,8 @@ impl Down {
         // Whoever waits in a request is cut: the deploy's data is gone with it. The gateway ends with this process.
         drop(nets);
         join_all(services.iter().map(|service| service.stop())).await;
+        // After the last service (CAP-2), and before its sandbox goes.
+        self.captures.stop(&self.inner.ledger).await;
         // One socket alone would keep a namespace alive.
         self.dialer.clear();
         drop((services, sandboxes));
@@ -314,8 +322,8 @@ impl Down {
             }
         }
         let home = dir.path().parent().and_then(std::path::Path::parent).map(Home::at);
-        if let (Some(name), Some(home)) = (&self.inner.record.name, home)
-            && let Err(error) = names::release(&home, name, &self.inner.record.deploy)
+        if let (Some(name), Some(home)) = (&self.inner.name, home)
+            && let Err(error) = names::release(&home, name, &self.inner.deploy)
         {
             tracing::warn!(%error, %name, "the name cannot be given back");
         }
@@ -326,7 +334,7 @@ impl Down {
     async fn prove(&self) -> Result<(), ControlError> {
         let gone = async {
             loop {
-                let left = process::find_processes_of(self.inner.record.deploy.as_str());
+                let left = process::find_processes_of(self.inner.deploy.as_str());
                 if left.as_ref().is_ok_and(Vec::is_empty) {
                     return;
                 }

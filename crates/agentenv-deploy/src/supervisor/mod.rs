@@ -6,10 +6,13 @@
 
 mod browser;
 mod build;
+mod captures;
 mod control;
 mod deploy;
 mod dial;
+mod ledger;
 mod pod;
+mod ports;
 mod probe;
 mod reset;
 mod service;
@@ -34,8 +37,9 @@ use agentenv_protocol::control::{ControlError, DeployState};
 use agentenv_sandbox::{Spawner, liveness::DeployLock, process};
 use tokio::{io::AsyncReadExt as _, net::unix::pipe, signal::unix::SignalKind};
 
+use self::ledger::Ledger;
 use crate::{
-    DeployDir, DeployRecord,
+    DeployDir,
     logs::ServiceLog,
     start::{StartEvent, SupervisorInput},
 };
@@ -72,7 +76,7 @@ impl Starter {
 /// What the supervisor has before its runtime begins.
 pub(crate) struct Prepared {
     pub(crate) dir: DeployDir,
-    pub(crate) record: DeployRecord,
+    pub(crate) ledger: Arc<Ledger>,
     pub(crate) input: SupervisorInput,
     pub(crate) spawner: Spawner,
     pub(crate) starter: Arc<Starter>,
@@ -158,7 +162,8 @@ fn prepare(
         // A reaper came between a starter's death and this lock.
         return Err(ControlError::infrastructure("the deploy was given up before its supervisor began"));
     }
-    Ok((Prepared { dir, record, input, spawner, starter }, lock))
+    let ledger = Arc::new(Ledger::new(dir.clone(), record));
+    Ok((Prepared { dir, ledger, input, spawner, starter }, lock))
 }
 
 fn run(prepared: Prepared, starter_gone: OwnedFd, lock: DeployLock) -> Result<(), ControlError> {
@@ -175,8 +180,7 @@ fn run(prepared: Prepared, starter_gone: OwnedFd, lock: DeployLock) -> Result<()
 
 /// Builds the deploy, serves until its end, and takes it down. An error was also recorded; nothing is left in either case.
 async fn live(prepared: Prepared, starter_gone: OwnedFd) -> Result<(), ControlError> {
-    let (starter, dir) = (Arc::clone(&prepared.starter), prepared.dir.clone());
-    let mut record = prepared.record.clone();
+    let (starter, ledger) = (Arc::clone(&prepared.starter), Arc::clone(&prepared.ledger));
     let ttl = prepared.input.ttl;
     let down = deploy::Down::new(&prepared);
     let built = tokio::select! {
@@ -186,24 +190,23 @@ async fn live(prepared: Prepared, starter_gone: OwnedFd) -> Result<(), ControlEr
     };
     let ended = match built {
         Ok(deploy) => {
-            record = deploy.record();
             starter.end(&StartEvent::Ready(Box::new(deploy.info())));
-            let ended = tokio::select! {
+            tokio::select! {
                 ended = deploy.until_end() => ended,
                 () = lived(ttl) => Ok(()),
                 () = terminated() => Ok(()),
-            };
-            record.state = DeployState::Closing;
-            ended
+            }
         }
         Err(error) => Err(error),
     };
     // That it ends is told on disk beside the ending: nobody waits for one of them.
-    let (told, closing) = (dir.clone(), record.clone());
+    let closing = Arc::clone(&ledger);
     let telling = tokio::task::spawn_blocking(move || {
-        if closing.state == DeployState::Closing {
-            save(&told, &closing);
-        }
+        closing.note(|record| {
+            if record.state != DeployState::Starting {
+                record.state = DeployState::Closing;
+            }
+        });
     });
     let left = down.all().await;
     if let Err(error) = telling.await {
@@ -217,16 +220,9 @@ async fn live(prepared: Prepared, starter_gone: OwnedFd) -> Result<(), ControlEr
             Err(ControlError { message: format!("{}; and {}", error.message, left.message), ..error })
         }
     };
-    record.ended(ended.clone().err());
-    save(&dir, &record);
+    ledger.note(|record| record.ended(ended.clone().err()));
     down.farewell().await;
     ended
-}
-
-fn save(dir: &DeployDir, record: &DeployRecord) {
-    if let Err(error) = dir.save(record) {
-        tracing::error!(%error, "the record cannot be written");
-    }
 }
 
 /// Resolves when the starter closes its pipe without having been told that the deploy is ready.

@@ -1,7 +1,6 @@
 //! A website's pod: one sandbox, its services in the order of their start, ready when the site says so (RUN-6).
 
 use std::{
-    fs, io,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -17,6 +16,8 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use super::{
     build::Context,
+    captures::Starting,
+    ports::listening,
     probe,
     service::{Recipe, Supervised},
     sockets::Sockets,
@@ -50,16 +51,17 @@ impl Pod {
             network: NetworkKind::Pod,
             uid: context.uid()?,
             data: Some(DataDir { bytes: specs::DATA_BYTES }),
-            packets: false,
+            packets: context.captures.are_wanted(),
         };
         let sockets = context.create(spec).await?;
+        let capture = context.captures.start(&website, &sockets);
         let key = SiteKey::random();
         let client =
             SiteClient::new(Arc::clone(&context.dialer) as _, website.name.clone(), key.clone(), Limits::default());
         let settings = resolve_settings(&website, &|name| context.variables.get(name).cloned())
             .map_err(|problems| ControlError::new(problems.exit(), problems.to_string()))?;
         let mut pod = Self { domains: Vec::new(), key, client, sockets, services: Vec::new(), website };
-        pod.start_services(context, &settings, deadline).await?;
+        pod.start_services(context, &settings, capture, deadline).await?;
         context.starter.progress(format!("{} is ready after {} ms", pod.website.name, began.elapsed().as_millis()));
         Ok(pod)
     }
@@ -70,15 +72,16 @@ impl Pod {
         &mut self,
         context: &Context,
         settings: &SecretString,
+        mut capture: Starting,
         deadline: Instant,
     ) -> Result<(), ControlError> {
         let services = self.website.services.clone();
         let Some((last, others)) = services.split_last() else { return Ok(()) };
         for service in others {
-            let running = self.start_service(context, service, settings).await?;
+            let running = self.start_service(context, service, settings, &mut capture).await?;
             self.wait_accepts(&running, service.port, deadline).await?;
         }
-        let running = self.start_service(context, last, settings).await?;
+        let running = self.start_service(context, last, settings, &mut capture).await?;
         let this = &*self;
         let ready = async {
             this.wait_accepts(&running, last.port, deadline).await?;
@@ -96,6 +99,7 @@ impl Pod {
         context: &Context,
         service: &PlannedService,
         settings: &SecretString,
+        capture: &mut Starting,
     ) -> Result<Arc<Supervised>, ControlError> {
         let name = SandboxName::of_service(&self.website.name, &service.name);
         if self.sockets.is_taken(service.port).await {
@@ -105,10 +109,11 @@ impl Pod {
                 ControlError::infrastructure(message).hint("give each service of env.toml the port it listens on")
             );
         }
-        let spec = specs::service(&self.website, service, &context.host).map_err(|error| {
-            ControlError::new(ExitCode::Refused, format!("`{name}` cannot run: {error}"))
-                .hint("programs are those of the built bundle, or under /usr; see `command` in env.toml")
-        })?;
+        let spec =
+            specs::service(&self.website, service, &context.host, context.captures.are_wanted()).map_err(|error| {
+                ControlError::new(ExitCode::Refused, format!("`{name}` cannot run: {error}"))
+                    .hint("programs are those of the built bundle, or under /usr; see `command` in env.toml")
+            })?;
         let mut environment = specs::variables(service);
         if service.role == Role::Server {
             environment.extend(specs::server_variables(settings.clone(), &self.key));
@@ -123,8 +128,13 @@ impl Pod {
             log,
             restarts: true,
         };
+        // Before the first service sends anything (CAP-2).
+        capture.joined().await?;
         let running = Arc::new(Supervised::start(recipe).await.map_err(|error| context.sandbox_error(&error))?);
         context.down.service(&running);
+        if let Some(ports) = running.current().await.and_then(|service| service.client_ports()) {
+            context.captures.set_client_ports(&self.website.name, &service.name, &ports);
+        }
         self.services.push(Arc::clone(&running));
         Ok(running)
     }
@@ -287,39 +297,4 @@ fn exited(service: &Supervised, reason: &str) -> ControlError {
     ControlError::infrastructure(format!("`{}` does not stay up: {reason}", service.name()))
         .hint(format!("see its last lines, or all of them with `agent-env env logs DEPLOY {}`", service.name()))
         .log(service.log().last())
-}
-
-/// The TCP ports that listen in a sandbox, read by way of its broker.
-fn listening(sockets: &Sockets) -> Vec<u16> {
-    let broker = sockets.sandbox().broker_pid();
-    let read = |table: &str| fs::read_to_string(format!("/proc/{broker}/net/{table}"));
-    let tables: io::Result<String> = read("tcp").map(|tcp| tcp + &read("tcp6").unwrap_or_default());
-    let mut ports: Vec<u16> = tables.unwrap_or_default().lines().filter_map(listening_port).collect();
-    ports.sort_unstable();
-    ports.dedup();
-    ports
-}
-
-/// The port of a line of `/proc/net/tcp`, where it listens.
-fn listening_port(line: &str) -> Option<u16> {
-    let mut fields = line.split_whitespace().skip(1);
-    let (local, state) = (fields.next()?, fields.nth(1)?);
-    // 0A is TCP_LISTEN.
-    if state != "0A" {
-        return None;
-    }
-    u16::from_str_radix(local.rsplit(':').next()?, 16).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ports_that_listen_are_read_from_the_kernels_table() {
-        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
-            0: 0100007F:1F40 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 1 1 0 100 0 0 10 0\n\
-            1: 0100007F:1F41 0200007F:9C40 01 00000000:00000000 00:00000000 00000000  1000        0 2 1 0 20 4 30 10 -1\n";
-        assert_eq!(table.lines().filter_map(listening_port).collect::<Vec<_>>(), [8000]);
-    }
 }

@@ -27,7 +27,7 @@ pub(crate) async fn pod(context: &Context, website: &PlannedWebsite, sockets: &S
     // The services of a pod share its network; the first stands for all.
     let Some(service) = website.services.first() else { return Ok(()) };
     // A service that cannot be planned is told of by its start.
-    let Ok(spec) = specs::service(website, service, &context.host) else { return Ok(()) };
+    let Ok(spec) = specs::service(website, service, &context.host, false) else { return Ok(()) };
     one(context, sockets, &spec, &[]).await
 }
 

@@ -10,12 +10,12 @@ use std::{
 use agentenv_sandbox::{Sandbox, SandboxError};
 use tokio::net::{TcpSocket, TcpStream};
 
+use crate::sandbox_net::GATEWAY;
+
 /// How many sockets a broker is asked for at once: a batch costs hardly more than one.
 const BATCH: usize = 16;
 /// Connections that wait to be accepted on a placed listener.
 const BACKLOG: u32 = 1024;
-/// The supervisor's own address on a sandbox's loopback, so that a capture shows who spoke.
-const SOURCE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// Makes sockets in one sandbox, some ahead of need.
 #[derive(Clone)]
@@ -38,7 +38,7 @@ impl Sockets {
     /// Connects to a port on the sandbox's loopback.
     pub(crate) async fn dial(&self, port: u16) -> io::Result<TcpStream> {
         let socket = TcpSocket::from_std_stream(self.tcp().await?.into());
-        socket.bind(SocketAddrV4::new(SOURCE, 0).into())?;
+        socket.bind(SocketAddrV4::new(GATEWAY, 0).into())?;
         let stream = socket.connect(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port).into()).await?;
         stream.set_nodelay(true)?;
         Ok(stream)

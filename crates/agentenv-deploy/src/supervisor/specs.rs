@@ -88,8 +88,11 @@ fn client_ports(website: &PlannedWebsite, service: &PlannedService) -> Option<Ra
 
 /// A website's services as listings of captures name them, before any of them runs.
 pub(crate) fn traffic_services(website: &PlannedWebsite) -> Vec<TrafficService> {
-    let service =
-        |service: &PlannedService| TrafficService { name: service.name.clone(), port: service.port, client_ports: None };
+    let service = |service: &PlannedService| TrafficService {
+        name: service.name.clone(),
+        port: service.port,
+        client_ports: None,
+    };
     website.services.iter().map(service).collect()
 }
 
