@@ -20,8 +20,8 @@
 //! A maker per service, so that a service can hold up only itself: putting a descriptor into a process waits until the
 //! process runs. It reads three numbers from registers, so there is nothing to race with, needs no right to trace, and
 //! holds one socket at a time. It closes its own copy before the service goes on: the last `close` is the service's. If it
-//! ends first, `socket` answers `ENOSYS` and the spawner kills the service. A hostile service can lie about itself,
-//! by binding a port or setting the option; it can't about others who bind nothing.
+//! ends first, `socket` answers `ENOSYS` and the spawner kills the service. A hostile service can lie about itself, by
+//! binding a port or setting the option, but give nobody else's connections a port of its own.
 //!
 //! Where the kernel can't (before 6.3, or a listener of somebody else's above us), a service has no ports of its own and
 //! says so ([`Service::client_ports`](crate::Service::client_ports)).
@@ -176,6 +176,29 @@ fn make(call: &Call, ports: &RangeInclusive<u16>) -> Result<OwnedFd, Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What a service's child makes of a maker's answer, and what it reports.
+    fn hand_over_to(answer: Option<Errno>) -> (Result<(), Failure>, Option<Report>) {
+        let ((maker, asker), (ours, status)) = (wire::pair().unwrap(), wire::pair().unwrap());
+        if let Some(errno) = answer {
+            wire::send_bytes(maker.as_fd(), &errno.raw_os_error().to_ne_bytes(), &[]).unwrap();
+        }
+        drop(maker);
+        let handed = hand_over(Kernel::default(), asker.as_fd(), status.as_fd());
+        drop(status);
+        (handed, wire::receive(ours.as_fd()).ok().map(|(report, _)| report))
+    }
+
+    #[test]
+    fn a_kernel_without_ranges_is_a_lack_and_a_dead_maker_a_failure() {
+        let (handed, report) = hand_over_to(Some(Errno::NOPROTOOPT));
+        assert_eq!(handed, Ok(()));
+        let Some(Report::ClientPorts(Some(lack))) = report else { panic!("{report:?}") };
+        assert_eq!(lack.errno, libc::ENOPROTOOPT);
+        let (handed, report) = hand_over_to(None);
+        assert_eq!(handed.unwrap_err().errno, libc::EPIPE);
+        assert!(report.is_none());
+    }
 
     #[test]
     fn the_ports_are_split_evenly() {

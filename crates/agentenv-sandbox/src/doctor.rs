@@ -1,12 +1,12 @@
 //! Whether sandboxes work here: found out by making some, never by reading settings alone.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{fs, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use agentenv_protocol::SandboxName;
 
 use crate::{
-    DataDir, Environment, ExitInfo, Limits, NetworkKind, Sandbox, SandboxError, SandboxSpec, SeccompProfile,
-    ServiceSpec, Spawner, UidAllocator, UidMode,
+    DataDir, Environment, ExitInfo, Limits, NetworkKind, Sandbox, SandboxError, SandboxSpec, SeccompProfile, Service,
+    ServiceSpec, Spawner, UidAllocator, UidMode, split_client_ports,
 };
 
 /// How long one of the programs below may take; each is over in milliseconds.
@@ -84,6 +84,9 @@ fn inside(spawner: &Spawner, sandbox: &Sandbox) -> Vec<Check> {
     };
     let service = run(spawner, sandbox, "service", &["true"], "its own root, pid namespace and filter; `true` ran");
     let mut checks = vec![sockets, service];
+    if sandbox.network() == NetworkKind::Pod {
+        checks.push(client_ports(spawner, sandbox));
+    }
     if sandbox.network() == NetworkKind::Browser {
         // What Chromium's own sandbox is made of; util-linux is on every Debian.
         let nested = ["unshare", "--user", "--pid", "--net", "--fork", "true"];
@@ -98,32 +101,55 @@ fn inside(spawner: &Spawner, sandbox: &Sandbox) -> Vec<Check> {
     checks
 }
 
-fn run(spawner: &Spawner, sandbox: &Sandbox, name: &'static str, command: &[&str], good: &str) -> Check {
+/// Whether a capture can show which service of a website connected to another. It works without, and is declared.
+fn client_ports(spawner: &Spawner, sandbox: &Sandbox) -> Check {
+    let name = "client ports";
+    match start(spawner, sandbox, &["true"], split_client_ports(2).pop()) {
+        Ok(service) if service.client_ports().is_some() => {
+            Check::good(name, "captures show which service of a website connected")
+        }
+        Ok(_) => Check {
+            name,
+            ok: true,
+            detail: "captures do not show which service of a website connected".into(),
+            fix: Some("Linux 6.3 or newer, and no seccomp listener above this process".into()),
+        },
+        Err(error) => Check::bad(name, error.to_string(), fix(&error)),
+    }
+}
+
+fn start(
+    spawner: &Spawner,
+    sandbox: &Sandbox,
+    command: &[&str],
+    client_ports: Option<RangeInclusive<u16>>,
+) -> Result<Service, SandboxError> {
     let browser = sandbox.network() == NetworkKind::Browser;
-    let started = SandboxName::parse("doctor").map_err(|_| SandboxError::SpawnerGone).and_then(|sandbox_name| {
-        let spec = ServiceSpec {
-            name: sandbox_name,
-            command: command.iter().map(|word| (*word).to_owned()).collect(),
-            cwd: PathBuf::from("/"),
-            mounts: Vec::new(),
-            etc: Vec::new(),
-            hostname: "doctor".into(),
-            data: !browser,
-            tmp_bytes: 1 << 20,
-            shm_bytes: 1 << 20,
-            home_bytes: None,
-            seccomp: if browser { SeccompProfile::Browser } else { SeccompProfile::Service },
-            limits: Limits::default(),
-            client_ports: None,
-        };
-        let environment = Environment::new([]).map_err(|source| SandboxError::Local {
-            name: "doctor".into(),
-            what: "an environment",
-            source,
-        })?;
-        spawner.start(sandbox, &spec, &environment)
-    });
-    match started.map(|service| service.wait_exit(PROGRAM_LIMIT)) {
+    let spec = ServiceSpec {
+        name: SandboxName::parse("doctor").map_err(|_| SandboxError::SpawnerGone)?,
+        command: command.iter().map(|word| (*word).to_owned()).collect(),
+        cwd: PathBuf::from("/"),
+        mounts: Vec::new(),
+        etc: Vec::new(),
+        hostname: "doctor".into(),
+        data: !browser,
+        tmp_bytes: 1 << 20,
+        shm_bytes: 1 << 20,
+        home_bytes: None,
+        seccomp: if browser { SeccompProfile::Browser } else { SeccompProfile::Service },
+        limits: Limits::default(),
+        client_ports,
+    };
+    let environment = Environment::new([]).map_err(|source| SandboxError::Local {
+        name: "doctor".into(),
+        what: "an environment",
+        source,
+    })?;
+    spawner.start(sandbox, &spec, &environment)
+}
+
+fn run(spawner: &Spawner, sandbox: &Sandbox, name: &'static str, command: &[&str], good: &str) -> Check {
+    match start(spawner, sandbox, command, None).map(|service| service.wait_exit(PROGRAM_LIMIT)) {
         Ok(Some(ExitInfo::Code(0))) => Check::good(name, good),
         Ok(exit) => Check::bad(name, format!("`{}` ended with {exit:?}", command.join(" ")), NAMESPACES_FIX),
         Err(error) => Check::bad(name, error.to_string(), fix(&error)),

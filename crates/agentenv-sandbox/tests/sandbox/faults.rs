@@ -1,16 +1,22 @@
 //! Row 70: the Nth system call of a creation fails.
 
-use agentenv_sandbox::{ExitInfo, NetworkKind, SandboxError, process::ProcessId};
+use agentenv_sandbox::{ExitInfo, NetworkKind, SandboxError, ServiceSpec, process::ProcessId};
 use rustix::io::Errno;
 
 use crate::support::*;
 
 crate::trials![row_70_any_call_may_fail, row_70_without_descriptors_the_supervisor_gets_errors];
 
-/// What the spawner's marker says in these tests: `fail:NTH:ERRNO`, or a deploy's id.
+/// How the marker of a spawner begins that has a seccomp listener above it.
+pub const LISTENED: &str = "listened";
+
+/// What the spawner's marker says in these tests: `fail:NTH:ERRNO`, [`LISTENED`], or a deploy's id.
 pub fn spawner(marker: &str) -> ! {
     if let Some((nth, errno)) = marker.strip_prefix("fail:").and_then(|rest| rest.split_once(':')) {
         agentenv_sandbox::spawner_main_failing(nth.parse().unwrap(), errno.parse().unwrap());
+    }
+    if marker.starts_with(LISTENED) {
+        crate::probe::listen_to_calls().unwrap();
     }
     agentenv_sandbox::spawner_main()
 }
@@ -36,7 +42,9 @@ fn row_70_any_call_may_fail() {
 fn fails_cleanly(nth: u32, errno: Errno, network: NetworkKind) -> bool {
     let host = Host::marked(&format!("fail:{nth}:{}", errno.raw_os_error()));
     let attempt = host.try_create(network).and_then(|sandbox| {
-        let spec = spec(&sandbox, &["true"]);
+        // With a socket maker, whose calls can fail too.
+        let client_ports = (network == NetworkKind::Pod).then_some(40_000..=50_000);
+        let spec = ServiceSpec { client_ports, ..spec(&sandbox, &["true"]) };
         host.spawner.start(&sandbox, &spec, &environment()).map(|service| (sandbox, service))
     });
     let error = match attempt {

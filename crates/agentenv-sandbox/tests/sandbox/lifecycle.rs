@@ -8,8 +8,9 @@ use std::{
 };
 
 use agentenv_sandbox::{
-    ExitInfo, NetworkKind, SandboxError, UidMode,
+    ExitInfo, NetworkKind, SandboxError, ServiceSpec, UidMode,
     process::{ProcessId, ProcessRole, find_processes_of},
+    split_client_ports,
 };
 
 use crate::{probe, support::*};
@@ -142,7 +143,9 @@ fn namespaces_of(pids: &[u32]) -> BTreeSet<std::path::PathBuf> {
 pub fn supervisor(marker: &str) -> ! {
     let host = Host::marked(marker);
     let sandbox = host.create(NetworkKind::Pod);
-    let mut service = host.start(&sandbox, &spec(&sandbox, &[PROBE, probe::COMMAND, "sleep"]));
+    let sleep =
+        ServiceSpec { client_ports: split_client_ports(1).pop(), ..spec(&sandbox, &[PROBE, probe::COMMAND, "sleep"]) };
+    let mut service = host.start(&sandbox, &sleep);
     assert_eq!(line(&mut service), "sleeping");
     println!("ready");
     std::io::stdout().flush().unwrap();
@@ -170,9 +173,9 @@ fn with_supervisor(kill: impl FnOnce(u32, &str)) {
     child.0.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
     let child = &child.0;
     let all = descendants(child.id());
-    // Supervisor, spawner, broker, pid 1, the service's process.
-    assert_eq!(all.len(), 5, "{all:?}");
-    assert_eq!(find_processes_of(marker).unwrap().len(), 3);
+    // Supervisor, spawner, broker, socket maker, pid 1, the service's process.
+    assert_eq!(all.len(), 6, "{all:?}");
+    assert_eq!(find_processes_of(marker).unwrap().len(), 4);
     kill(child.id(), marker);
     let below = &all[1..];
     eventually("everything below is gone", || below.iter().all(|&pid| ProcessId::of(pid).is_none()));
@@ -278,8 +281,20 @@ fn starting_takes_a_few_milliseconds() {
 fn doctor_finds_that_all_works() {
     let checks = agentenv_sandbox::doctor();
     let names: Vec<_> = checks.iter().map(|check| check.name).collect();
-    for name in ["kernel", "uids", "spawner", "pod", "browser", "placed sockets", "service", "nested namespaces"] {
+    for name in [
+        "kernel",
+        "uids",
+        "spawner",
+        "pod",
+        "browser",
+        "placed sockets",
+        "service",
+        "client ports",
+        "nested namespaces",
+    ] {
         assert!(names.contains(&name), "{names:?}");
     }
     assert!(checks.iter().all(|check| check.ok), "{checks:#?}");
+    let ports = checks.iter().find(|check| check.name == "client ports").unwrap();
+    assert_eq!(ports.fix, None, "{ports:?}");
 }

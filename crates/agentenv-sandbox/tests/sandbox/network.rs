@@ -21,7 +21,7 @@ crate::trials![
     pods_do_not_reach_each_other,
 ];
 
-pub fn connect(sandbox: &Sandbox, port: u16) -> TcpStream {
+fn connect(sandbox: &Sandbox, port: u16) -> TcpStream {
     let socket = sandbox.tcp(1).unwrap().remove(0);
     let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
     match rustix::net::connect(&socket, &address) {
