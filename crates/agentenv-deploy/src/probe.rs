@@ -12,8 +12,11 @@ use std::{
 
 use rustls::pki_types::ServerName;
 
-/// The hidden command of the program that probes the sandbox it runs in. Arguments: the names whose addresses are probed.
+/// The hidden command of the program that probes the sandbox it runs in. Arguments: the names whose addresses are probed, after
+/// `--forward-port` where the sandbox has ours.
 pub const PROBE_COMMAND: &str = "internal-probe";
+/// Says that the sandbox has our forward port: in a pod, a service of the site's own may be on that port.
+pub(crate) const FORWARD_PORT_FLAG: &str = "--forward-port";
 /// Names that nobody has; the denied log leaves them out while the probe runs.
 pub(crate) const PROBE_SUFFIX: &str = "agent-env-probe.invalid";
 /// How long an answer may take. In a sealed sandbox nothing takes any time: what is still under way then has a way out.
@@ -35,8 +38,11 @@ const HOST_SOCKETS: [&str; 8] = [
 ];
 
 /// Tries everything, prints what got out, a line each, and ends with 1 if anything did.
-pub fn probe_main(names: &[String]) -> ExitCode {
-    let leaks = leaks(names);
+pub fn probe_main(arguments: &[String]) -> ExitCode {
+    let leaks = match arguments.split_first() {
+        Some((flag, names)) if flag == FORWARD_PORT_FLAG => leaks(names).into_iter().chain(forwarded()).collect(),
+        _ => leaks(arguments),
+    };
     let mut out = io::stdout().lock();
     for leak in &leaks {
         // Whoever reads has the exit code too.
@@ -54,7 +60,6 @@ fn leaks(names: &[String]) -> Vec<String> {
         datagram(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)), SocketAddr::from((NOBODY_6, 443))),
         vsock(),
         packets(),
-        forwarded(),
     ]
     .into_iter()
     .flatten()
@@ -94,7 +99,7 @@ fn packets() -> Option<String> {
     socket.is_ok().then(|| "a packet socket was made".to_owned())
 }
 
-/// DNS over HTTPS by the forward port, where there is one.
+/// DNS over HTTPS by the forward port.
 fn forwarded() -> Option<String> {
     let mut stream = TcpStream::connect_timeout(&crate::sandbox_net::FORWARD_PORT.into(), ANSWER_LIMIT).ok()?;
     stream.set_read_timeout(Some(ANSWER_LIMIT)).ok()?;

@@ -9,7 +9,7 @@ use secrecy::SecretString;
 
 use crate::{
     browser::Launch,
-    probe::PROBE_COMMAND,
+    probe::{FORWARD_PORT_FLAG, PROBE_COMMAND},
     sandbox_net::DNS,
     static_files::STATIC_COMMAND,
     tools::{self, PATH, SITE, ToolError},
@@ -161,6 +161,9 @@ pub(crate) fn exec_variables(in_browser: bool) -> Variables {
 /// Plans the probe of a sandbox (NET-6): the same isolation as what runs there, and our own program.
 pub(crate) fn probe(like: &ServiceSpec, host: &Host, names: &[String]) -> ServiceSpec {
     let mut command = vec![OWN_PROGRAM.to_owned(), PROBE_COMMAND.to_owned()];
+    if like.seccomp == SeccompProfile::Browser {
+        command.push(FORWARD_PORT_FLAG.to_owned());
+    }
     command.extend_from_slice(names);
     ServiceSpec { command, cwd: "/".into(), mounts: vec![own_program(host)], data: false, ..like.clone() }
 }
