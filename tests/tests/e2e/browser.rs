@@ -1,5 +1,6 @@
 //! What a page sees: real Chromium, driven over CDP.
 
+use agentenv_protocol::ExitCode;
 use agentenv_tests::{Home, PySite, playwright};
 use serde_json::json;
 
@@ -238,4 +239,22 @@ result({{'reset': reset.returncode, 'said': reset.stdout, 'gone': not browser.is
     );
     assert_eq!((&seen["reset"], &seen["gone"]), (&json!(0), &json!(true)), "{seen}");
     assert!(!seen["cookies"].as_str().unwrap_or_default().contains("old"), "the same URL, a new browser: {seen}");
+}
+
+#[test]
+fn a_site_signs_nobody_in_at_another() {
+    let session = r#"
+class Site(Site):
+    def do_POST(self):
+        if self.path != "/api/session": return super().do_POST()
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        cookie = {"name": "user", "value": "chosen by alpha", "domain": "beta.test", "path": "/", "expires": -1,
+                  "httpOnly": True, "secure": False, "sameSite": "Lax"}
+        self.answer(200, {"cookies": [cookie], "origins": []})
+"#;
+    let home = desk_of(&[PySite::new("alpha").before(session), PySite::new("beta")]);
+    let deploy = home.deploy("desk");
+    let refused = home.run(&["env", "sign-in", deploy.id(), "alpha=ada"]);
+    refused.fails(ExitCode::Infrastructure, &["alpha", "beta.test"]);
+    assert_eq!(playwright(&deploy, "result(context.cookies())"), json!([]));
 }

@@ -120,9 +120,25 @@ fn the_agent_token_does_not_open_the_control_routes() {
     let agent = cdp_url.split("/agent/").nth(1).and_then(|rest| rest.split('/').next()).expect("the agent token");
     let ask = |token: &str| {
         let head = format!(
-            "GET /svc/alpha/api/ready HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+            "GET /svc/alpha/api/ready HTTP/1.1\r\nHost: g\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
         );
         agentenv_tests::raw_http(&deploy.info.gateway_url, head.as_bytes()).status
     };
     assert_eq!((ask(agent), ask(&deploy.token())), (401, 200));
+}
+
+#[test]
+fn row_58_what_a_server_prints_of_its_secrets_is_masked_in_its_log() {
+    let home = with_secret_that_prints();
+    let deploy = home.deploy("desk");
+    let log = home.run(&["env", "logs", deploy.id(), "alpha/server"]).ok();
+    assert!(log.contains("my key is … and my secret …"), "{log}");
+    assert_eq!(files_with(home.path(), &[CANARY]), []);
+}
+
+fn with_secret_that_prints() -> Home {
+    let print = "\nimport json as j\nlog(f\"my key is {KEY} and my secret {j.loads(os.environ['AGENTENV_WEBSITE_SETTINGS'])['api_key']}\")\n";
+    let settings = "\n[settings]\napi_key = \"env:CANARY_KEY\"\n";
+    let site = PySite::new("alpha").before(print).root("secret_settings = [\"api_key\"]").toml(settings);
+    desk_of(&[site]).with("CANARY_KEY", CANARY)
 }
