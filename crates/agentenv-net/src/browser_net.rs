@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use tokio::{net::TcpStream, sync::Semaphore};
 
 use crate::{
-    AddressBook, Authority, DeniedLog, DenyReason, Role, SiteTable, Sites, Verdict,
+    AddressBook, Authority, DeniedLog, DenyReason, RealNetwork, Role, SiteTable, Sites, Verdict,
     body::Body,
     decide::{decide, printable},
     dns::Resolver,
@@ -24,6 +24,7 @@ use crate::{
 };
 
 mod forward_port;
+mod real;
 mod tls;
 
 /// What the network of a sandbox is made from. `table`, `book`, `authority` and `sites` are shared by the whole deploy.
@@ -41,6 +42,8 @@ pub struct BrowserNet {
     pub sites: Arc<Sites>,
     /// Takes what was denied.
     pub denied: Arc<dyn DeniedLog>,
+    /// Reaches live hosts; without it they are denied.
+    pub real: Option<Arc<RealNetwork>>,
 }
 
 /// The placed sockets of a sandbox, bound and listening. What is not there is not served.
@@ -81,9 +84,16 @@ struct Net {
 #[derive(Clone)]
 struct Origin {
     name: HostName,
-    website: Name,
+    answerer: Answerer,
     https: bool,
     peer: IpAddr,
+}
+
+/// Who answers at a name.
+#[derive(Clone)]
+enum Answerer {
+    Website(Name),
+    Real,
 }
 
 impl BrowserNet {
@@ -96,6 +106,7 @@ impl BrowserNet {
             table: self.table.clone(),
             book: self.book.clone(),
             denied: self.denied.clone(),
+            direct: self.real.is_some(),
         };
         let tunnels = Arc::new(Semaphore::new(self.sites.limits().tunnels));
         let span = tracing::info_span!("browser_net", sandbox = %self.sandbox);
@@ -129,9 +140,10 @@ impl Net {
     }
 
     /// Decides, and logs what is denied.
-    fn verdict(&self, host: &str, port: u16) -> Result<(HostName, Name), DenyReason> {
+    fn verdict(&self, host: &str, port: u16) -> Result<(HostName, Answerer), DenyReason> {
         let reason = match (decide(&self.config.table, host, port), HostName::parse(host)) {
-            (Verdict::Site(website), Ok(name)) => return Ok((name, website)),
+            (Verdict::Site(website), Ok(name)) => return Ok((name, Answerer::Website(website))),
+            (Verdict::Direct, Ok(name)) if self.config.real.is_some() => return Ok((name, Answerer::Real)),
             (Verdict::Deny(reason), _) => reason,
             (Verdict::Direct, _) => DenyReason::DirectUnavailable,
             (Verdict::Site(_), Err(error)) => error.into(),
@@ -151,9 +163,13 @@ impl Net {
         let Some(name) = name else {
             return self.deny(&local.ip().to_string(), port, &DenyReason::UnknownAddress);
         };
-        let Ok((name, website)) = self.verdict(name.as_str(), port) else { return };
-        let origin = Origin { name, website, https, peer: peer.ip() };
-        if https { self.tls(stream, origin).await } else { self.plain(stream, origin).await }
+        let Ok((name, answerer)) = self.verdict(name.as_str(), port) else { return };
+        let origin = Origin { name, answerer, https, peer: peer.ip() };
+        match (https, &origin.answerer) {
+            (false, _) => self.plain(stream, origin).await,
+            (true, Answerer::Website(_)) => self.tls(stream, origin).await,
+            (true, Answerer::Real) => self.tls_to_real(stream, origin, None).await,
+        }
     }
 
     /// Plain HTTP, for one name.
@@ -184,7 +200,7 @@ impl Net {
             self.deny(host, port, &DenyReason::OtherHost { expected: origin.name.clone() });
             return Err(ProxyError::Misdirected { expected: origin.name.clone() });
         }
-        self.to_site(origin, request).await
+        self.answer(origin, request).await
     }
 
     /// A CONNECT inside a connection is no way around: the same verdict, and no tunnel either way (row 35).
@@ -196,15 +212,28 @@ impl Net {
         }
     }
 
+    /// Passes a request on to whoever answers at its name.
+    async fn answer(&self, origin: &Origin, request: Request<Incoming>) -> Result<Response<Body>, ProxyError> {
+        match &origin.answerer {
+            Answerer::Website(website) => self.to_site(website, origin, request).await,
+            Answerer::Real => self.request_to_real(origin, request).await,
+        }
+    }
+
     /// Passes a request on to the service that answers it.
-    async fn to_site(&self, origin: &Origin, request: Request<Incoming>) -> Result<Response<Body>, ProxyError> {
-        let site = self.config.sites.site(&origin.website).ok_or(ProxyError::NoRoute)?;
+    async fn to_site(
+        &self,
+        website: &Name,
+        origin: &Origin,
+        request: Request<Incoming>,
+    ) -> Result<Response<Body>, ProxyError> {
+        let site = self.config.sites.site(website).ok_or(ProxyError::NoRoute)?;
         let pages = site.pages().ok_or(ProxyError::NoRoute)?;
         // The one page route of `website/v1` (PR-3): the server's, also where there is a frontend.
         let sign_in = request.method() == Method::GET && request.uri().path() == operation::SESSION;
         let host = http::HeaderValue::from_str(origin.name.as_str()).map_err(http::Error::from)?;
         let onward = Onward {
-            website: &origin.website,
+            website,
             service: if sign_in { Role::Server } else { pages },
             host: &host,
             https: origin.https,

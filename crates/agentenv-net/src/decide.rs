@@ -14,7 +14,7 @@ mod tests;
 pub enum Verdict {
     /// A website of the deploy answers.
     Site(Name),
-    /// It goes straight to the real host. Nothing in this crate dials one: a listener answers it with
+    /// It goes straight to the real host; where a network has no way there, it is denied as
     /// [`DenyReason::DirectUnavailable`].
     Direct,
     /// It goes nowhere.
@@ -69,15 +69,19 @@ pub enum DenyReason {
     /// The verdict was [`Verdict::Direct`], and this deploy has nothing that dials real hosts.
     #[error("real hosts can't be reached from this deploy")]
     DirectUnavailable,
+    /// A live name that resolves to what is not public (NET-3).
+    #[error("it resolves to an address that is not public")]
+    NotPublic,
 }
 
-/// The names of a deploy's synthetic sites, and the live hosts of a sandbox.
+/// The names of a deploy's synthetic sites, and what else a sandbox reaches.
 #[derive(Clone, Debug, Default)]
 pub struct SiteTable {
     exact: HashMap<HostName, Name>,
     below: Vec<(HostPattern, Name)>,
     order: Vec<HostName>,
     live: Vec<HostPattern>,
+    open: bool,
 }
 
 impl SiteTable {
@@ -107,6 +111,13 @@ impl SiteTable {
         self
     }
 
+    /// Lets every other name go straight to its real host (NET-4, `open`).
+    #[must_use]
+    pub fn open(mut self) -> Self {
+        self.open = true;
+        self
+    }
+
     /// The website that answers to a name.
     pub fn site(&self, name: &HostName) -> Option<&Name> {
         self.exact
@@ -130,7 +141,7 @@ pub fn decide(table: &SiteTable, host: &str, port: u16) -> Verdict {
         Ok(_) if port != 80 && port != 443 => Verdict::Deny(DenyReason::Port(port)),
         Ok(name) => match table.site(&name) {
             Some(website) => Verdict::Site(website.clone()),
-            None if table.live.iter().any(|pattern| pattern.covers(&name)) => Verdict::Direct,
+            None if table.open || table.live.iter().any(|pattern| pattern.covers(&name)) => Verdict::Direct,
             None => Verdict::Deny(DenyReason::NotAllowed),
         },
     }

@@ -32,6 +32,8 @@ pub(crate) struct Resolver {
     pub(crate) table: Arc<SiteTable>,
     pub(crate) book: Arc<AddressBook>,
     pub(crate) denied: Arc<dyn DeniedLog>,
+    /// Whether live hosts can be reached.
+    pub(crate) direct: bool,
 }
 
 impl Resolver {
@@ -91,11 +93,12 @@ impl Resolver {
 
     fn address(&self, asked: &str) -> Result<std::net::Ipv4Addr, DenyReason> {
         match decide(&self.table, asked, 443) {
-            Verdict::Site(_) => {
+            Verdict::Direct if !self.direct => Err(DenyReason::DirectUnavailable),
+            // The name's own address here too, never a real one: what asks upstream is a connection, not a question (row 39).
+            Verdict::Site(_) | Verdict::Direct => {
                 let name = HostName::parse(asked)?;
                 self.book.address_of(&name).ok_or(DenyReason::TooManyNames)
             }
-            Verdict::Direct => Err(DenyReason::DirectUnavailable),
             Verdict::Deny(reason) => Err(reason),
         }
     }

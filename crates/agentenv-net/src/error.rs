@@ -5,7 +5,7 @@ use std::{fmt, io};
 use agentenv_protocol::{CaptureId, HostName, Name};
 use http::{Response, StatusCode, header};
 
-use crate::{DenyReason, body, body::Body, upstream::Upstream};
+use crate::{DenyReason, body, body::Body, real::RealError, upstream::Upstream};
 
 /// Whose fault an error is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +50,8 @@ pub(crate) enum ProxyError {
     Nonsense(Upstream, &'static str),
     #[error("{0} did not answer in time")]
     Slow(Upstream),
+    #[error("`{0}` is not reached: {1}")]
+    Real(HostName, RealError),
     #[error("browser `{0}` is not there, it may be restarting")]
     BrowserAway(Name),
     #[error("browser `{browser}` answered {status}")]
@@ -78,6 +80,7 @@ impl ProxyError {
             | Self::Garbage(..)
             | Self::Nonsense(..)
             | Self::Slow(_)
+            | Self::Real(..)
             | Self::BrowserAway(_)
             | Self::Browser { .. } => Fault::Site,
             Self::Busy(_) | Self::Captures(_) | Self::Internal(_) => Fault::Gateway,
@@ -94,7 +97,8 @@ impl ProxyError {
             Self::Misdirected { .. } | Self::NotThisHost => StatusCode::MISDIRECTED_REQUEST,
             Self::Denied { .. } => StatusCode::FORBIDDEN,
             Self::Down(..) | Self::Garbage(..) | Self::Nonsense(..) => StatusCode::BAD_GATEWAY,
-            Self::Slow(_) => StatusCode::GATEWAY_TIMEOUT,
+            Self::Slow(_) | Self::Real(_, RealError::Slow) => StatusCode::GATEWAY_TIMEOUT,
+            Self::Real(..) => StatusCode::BAD_GATEWAY,
             Self::BrowserAway(_) | Self::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Browser { status, .. } => *status,
             Self::Captures(_) | Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -108,6 +112,10 @@ impl ProxyError {
             Self::Garbage(upstream, _) | Self::Nonsense(upstream, _) => {
                 format!("the site answered what is no HTTP answer: {upstream}")
             }
+            // Not the inner error: it may name addresses of this machine's networks.
+            Self::Real(name, RealError::Slow) => format!("the real site did not answer in time: {name}"),
+            Self::Real(name, RealError::NoAddress) => format!("the real site has no address: {name}"),
+            Self::Real(name, _) => format!("the real site can't be reached: {name}"),
             Self::Slow(upstream) => format!("the site did not answer in time: {upstream}"),
             Self::Captures(_) => "the captures can't be read".to_owned(),
             Self::Internal(_) => "the gateway failed".to_owned(),

@@ -38,7 +38,7 @@
 //! // 3. The network of each browser, over the sockets placed in its sandbox.
 //! let net = BrowserNet {
 //!     sandbox: SandboxName::of_browser(&browser), table: table.clone(), book, authority, sites: sites.clone(),
-//!     denied: Arc::new(Log),
+//!     denied: Arc::new(Log), real: None,
 //! };
 //! let served = net.spawn(BrowserSockets {
 //!     dns_udp: Some(UdpSocket::bind("127.0.0.1:0")?),
@@ -71,7 +71,8 @@
 //!
 //! # What holds
 //!
-//! - One function decides. DNS, TLS, plain HTTP and the forward port only ask it; [`Verdict::Direct`] is denied, nothing dials.
+//! - One function decides. DNS, TLS, plain HTTP and the forward port only ask it. What is [`Verdict::Direct`] is dialled by
+//!   [`RealNetwork`], by a name's own public addresses, and denied where a network has none.
 //! - An agent's request never carries a site's key; the control token is never passed on; no redirect is followed.
 //! - HTTP/1 that could be framed two ways is refused before it is parsed, and what is passed on is written anew.
 //! - Every wait and every buffer has a limit: `limits.rs` names them, [`Limits`] holds the ones that may be shortened.
@@ -93,6 +94,8 @@ mod interim;
 mod life;
 mod limits;
 mod oneshot;
+mod real;
+mod relay;
 mod serve;
 mod site_client;
 mod sites;
@@ -108,6 +111,7 @@ pub use cdp::{CdpGate, Hold};
 pub use decide::{DeniedLog, DenyReason, SiteTable, Verdict, decide};
 pub use gateway::{Gateway, GatewayBuilder};
 pub use limits::Limits;
+pub use real::{HostNetwork, HostNetworkError, RealNetwork, UpstreamProxy, UpstreamProxyError, is_public};
 pub use site_client::{SiteClient, SiteError};
 pub use sites::{Sites, Website};
 pub use upstream::{Dial, Role, Upstream};

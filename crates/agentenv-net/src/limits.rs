@@ -60,6 +60,10 @@ pub(crate) const CAPTURE_DOWNLOADS: usize = 16;
 pub(crate) const CAPTURE_CALLS: usize = 4;
 /// How much of a host name that was asked for goes to the denied log: a name has 253 bytes.
 pub(crate) const DENIED_HOST_CHARS: usize = 255;
+/// Addresses of a real name that are tried: large sites give about ten.
+pub(crate) const REAL_ADDRESSES: usize = 8;
+/// Bytes of one copy of a tunnel to a real host, each way: a TLS record is 16 KiB, and a fast one fills some.
+pub(crate) const TUNNEL_COPY_BYTES: usize = 64 * 1024;
 /// Bytes of one copy of a relay.
 pub(crate) const RELAY_BYTES: usize = 16 * 1024;
 
@@ -86,6 +90,10 @@ pub struct Limits {
     pub site_connections: usize,
     /// Tunnels of one forward port at a time; further ones get 503.
     pub tunnels: usize,
+    /// Until a real host is resolved and connected to.
+    pub real_connect: Duration,
+    /// While nothing goes through a tunnel to a real host; browsers keep idle connections for five minutes.
+    pub tunnel_idle: Duration,
 }
 
 impl Default for Limits {
@@ -102,6 +110,8 @@ impl Default for Limits {
             // A quarter of what a service may have open, so that it can always answer the supervisor.
             site_connections: 256,
             tunnels: LISTENER_CONNECTIONS,
+            real_connect: Duration::from_secs(10),
+            tunnel_idle: Duration::from_secs(600),
         }
     }
 }

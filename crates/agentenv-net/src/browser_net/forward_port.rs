@@ -7,7 +7,7 @@ use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-use super::{Net, Origin};
+use super::{Answerer, Net, Origin};
 use crate::{
     DenyReason,
     body::{self, Body},
@@ -35,7 +35,7 @@ impl Net {
 
     async fn proxy(self: Arc<Self>, peer: IpAddr, request: Request<Incoming>) -> Result<Response<Body>, ProxyError> {
         if request.method() == Method::CONNECT {
-            return self.connect(peer, request);
+            return self.connect(peer, request).await;
         }
         // Origin form, or a host alone: not what a proxy is asked.
         let Some(scheme) = request.uri().scheme_str() else {
@@ -47,19 +47,15 @@ impl Net {
             _ => return Err(ProxyError::BadRequest("the forward port takes http URLs, and CONNECT for the rest")),
         };
         let asked = authority(&request)?;
-        let (name, website) = self.asked(&asked, if https { 443 } else { 80 })?;
+        let (name, answerer) = self.asked(&asked, if https { 443 } else { 80 })?;
         if https || !matches!(split_port(&asked).1, None | Some("80")) {
             return Err(ProxyError::BadRequest("https goes through CONNECT"));
         }
-        self.to_site(&Origin { name, website, https, peer }, request).await
+        self.answer(&Origin { name, answerer, https, peer }, request).await
     }
 
     /// Decides what was asked for, as it was written.
-    fn asked(
-        &self,
-        authority: &str,
-        default_port: u16,
-    ) -> Result<(agentenv_protocol::HostName, agentenv_protocol::Name), ProxyError> {
+    fn asked(&self, authority: &str, default_port: u16) -> Result<(agentenv_protocol::HostName, Answerer), ProxyError> {
         let (host, port) = split_port(authority);
         let denied = |reason| ProxyError::Denied { host: printable(host), reason };
         match port.map_or(Some(default_port), |port| port.parse().ok()) {
@@ -71,17 +67,27 @@ impl Net {
         }
     }
 
-    /// Grants a tunnel to a website and serves it in this process: TLS at 443, plain HTTP at 80.
-    fn connect(self: Arc<Self>, peer: IpAddr, mut request: Request<Incoming>) -> Result<Response<Body>, ProxyError> {
+    /// Grants a tunnel. One to a website is served in this process: TLS at 443, plain HTTP at 80. One to a live host goes on to
+    /// the real one, which was connected to before the tunnel is granted.
+    async fn connect(
+        self: Arc<Self>,
+        peer: IpAddr,
+        mut request: Request<Incoming>,
+    ) -> Result<Response<Body>, ProxyError> {
         let asked = authority(&request)?;
         let port = split_port(&asked).1.and_then(|port| port.parse::<u16>().ok());
-        let (name, website) = self.asked(&asked, 0)?;
-        let origin = Origin { name, website, https: port == Some(443), peer };
+        let (name, answerer) = self.asked(&asked, 0)?;
+        let origin = Origin { name, answerer, https: port == Some(443), peer };
         let place = self.tunnels.clone().try_acquire_owned().map_err(|_| ProxyError::Busy("tunnels"))?;
+        let real = match origin.answerer {
+            Answerer::Real if origin.https => Some(self.dial_real(&origin.name, 443).await?),
+            _ => None,
+        };
         let upgrade = hyper::upgrade::on(&mut request);
         let life = self.life.clone();
         life.spawn(async move {
             match upgrade.await {
+                Ok(tunnel) if real.is_some() => self.tls_to_real(TokioIo::new(tunnel), origin, real).await,
                 Ok(tunnel) if origin.https => self.tls(TokioIo::new(tunnel), origin).await,
                 Ok(tunnel) => self.plain(TokioIo::new(tunnel), origin).await,
                 Err(error) => tracing::debug!(%error, "tunnel ended before it began"),

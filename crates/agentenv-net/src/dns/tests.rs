@@ -22,7 +22,16 @@ fn resolver() -> (Resolver, Arc<Denied>) {
     })));
     let denied = Arc::new(Denied::default());
     let book = Arc::new(AddressBook::new(&table));
-    (Resolver { sandbox: SandboxName::parse("browser").unwrap(), table, book, denied: denied.clone() }, denied)
+    (
+        Resolver {
+            sandbox: SandboxName::parse("browser").unwrap(),
+            table,
+            book,
+            denied: denied.clone(),
+            direct: false,
+        },
+        denied,
+    )
 }
 
 fn question(name: &str, record: RecordType) -> Vec<u8> {

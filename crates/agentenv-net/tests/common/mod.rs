@@ -11,7 +11,7 @@ use std::{
 
 use agentenv_net::{
     AddressBook, Authority, BrowserNet, BrowserNetHandle, BrowserSockets, DeniedLog, DenyReason, Dial, Gateway, Limits,
-    Role, SiteTable, Sites, Upstream, Website,
+    RealNetwork, Role, SiteTable, Sites, Upstream, Website,
 };
 use agentenv_protocol::{
     AgentCard, AgentToken, ControlToken, HostName, HostPattern, Name, SandboxName, SiteKey, control::SiteTableEntry,
@@ -324,16 +324,22 @@ impl Deploy {
 
     /// A browser's network, and where its parts listen.
     pub fn browser(&self) -> Browser {
+        self.browser_with(self.table.clone(), None)
+    }
+
+    /// The same, with a table of its own and a way to real hosts.
+    pub fn browser_with(&self, table: Arc<SiteTable>, real: Option<Arc<RealNetwork>>) -> Browser {
         let tcp = |ip: &str| StdTcpListener::bind((ip, 0)).unwrap();
         let (https, http, forward) = (tcp("0.0.0.0"), tcp("0.0.0.0"), tcp("127.0.0.1"));
         let (dns_udp, dns_tcp) = (UdpSocket::bind("127.0.0.1:0").unwrap(), tcp("127.0.0.1"));
         let net = BrowserNet {
             sandbox: SandboxName::parse("browser").unwrap(),
-            table: self.table.clone(),
+            table,
             book: self.book.clone(),
             authority: self.authority.clone(),
             sites: self.sites.clone(),
             denied: self.denied.clone(),
+            real,
         };
         Browser {
             https: https.local_addr().unwrap().port(),
