@@ -7,6 +7,7 @@
 mod card;
 #[cfg(feature = "client")]
 pub mod client;
+mod computer;
 pub mod control;
 mod exit;
 mod home;
@@ -19,6 +20,7 @@ mod traffic;
 mod website;
 
 pub use card::{AgentCard, AgentExtension, AgentInterface, Capabilities, WebsiteParams};
+pub use computer::{ComputerAction, ComputerErrorKind, Coordinate, Region, ScrollDirection};
 pub use exit::ExitCode;
 pub use home::{CACHE_ENV, HOME_ENV, Home};
 pub use host::{HostError, HostName, HostPattern};

@@ -1,0 +1,161 @@
+//! What an agent does to a computer (BR-3), in the terms of computer-use agents.
+
+use serde::{Deserialize, Serialize};
+
+/// A place on the screen, in its own pixels: `[x, y]`, the top left one is `[0, 0]`. The scale of a screenshot changes nothing.
+pub type Coordinate = [i32; 2];
+
+/// One action: `{"action": "left_click", "coordinate": [10, 20]}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(tag = "action", rename_all = "snake_case", deny_unknown_fields)]
+pub enum ComputerAction {
+    /// Does nothing; the picture comes with the answer.
+    Screenshot {},
+    /// Says where the cursor is.
+    CursorPosition {},
+    /// Moves the cursor.
+    MouseMove {
+        /// Where to.
+        coordinate: Coordinate,
+    },
+    /// Clicks with the left button.
+    LeftClick {
+        /// Where; where the cursor is without it.
+        #[serde(default)]
+        coordinate: Option<Coordinate>,
+        /// Keys held meanwhile: `ctrl`, `ctrl+shift`.
+        #[serde(default)]
+        text: Option<String>,
+    },
+    /// Clicks with the right button.
+    RightClick {
+        /// See [`Self::LeftClick`].
+        #[serde(default)]
+        coordinate: Option<Coordinate>,
+        /// See [`Self::LeftClick`].
+        #[serde(default)]
+        text: Option<String>,
+    },
+    /// Clicks with the middle button.
+    MiddleClick {
+        /// See [`Self::LeftClick`].
+        #[serde(default)]
+        coordinate: Option<Coordinate>,
+        /// See [`Self::LeftClick`].
+        #[serde(default)]
+        text: Option<String>,
+    },
+    /// Clicks twice.
+    DoubleClick {
+        /// See [`Self::LeftClick`].
+        #[serde(default)]
+        coordinate: Option<Coordinate>,
+        /// See [`Self::LeftClick`].
+        #[serde(default)]
+        text: Option<String>,
+    },
+    /// Clicks three times.
+    TripleClick {
+        /// See [`Self::LeftClick`].
+        #[serde(default)]
+        coordinate: Option<Coordinate>,
+        /// See [`Self::LeftClick`].
+        #[serde(default)]
+        text: Option<String>,
+    },
+    /// Presses the left button, moves, lets go.
+    LeftClickDrag {
+        /// Where from; where the cursor is without it.
+        #[serde(default)]
+        start_coordinate: Option<Coordinate>,
+        /// Where to.
+        coordinate: Coordinate,
+    },
+    /// Presses the left button.
+    LeftMouseDown {},
+    /// Lets the left button go.
+    LeftMouseUp {},
+    /// Turns the wheel.
+    Scroll {
+        /// Where; where the cursor is without it.
+        #[serde(default)]
+        coordinate: Option<Coordinate>,
+        /// Which way the page moves.
+        scroll_direction: ScrollDirection,
+        /// Clicks of the wheel: 1 to 100.
+        scroll_amount: u32,
+        /// See [`Self::LeftClick`].
+        #[serde(default)]
+        text: Option<String>,
+    },
+    /// Presses keys and lets them go: names of X11 keys as xdotool takes them, joined by `+`.
+    Key {
+        /// Such as `Return`, `ctrl+shift+t`, `alt+Tab`.
+        text: String,
+    },
+    /// Holds keys.
+    HoldKey {
+        /// See [`Self::Key`].
+        text: String,
+        /// In seconds, up to 60.
+        duration: f64,
+    },
+    /// Types a text, of any characters.
+    Type {
+        /// At most 10,000 characters.
+        text: String,
+    },
+    /// Waits.
+    Wait {
+        /// In seconds, up to 60.
+        duration: f64,
+    },
+}
+
+/// Which way a wheel is turned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum ScrollDirection {
+    /// Towards the beginning.
+    Up,
+    /// Towards the end.
+    Down,
+    /// To the left.
+    Left,
+    /// To the right.
+    Right,
+}
+
+/// A rectangle of the screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Region {
+    /// Left edge, in pixels.
+    pub x: i32,
+    /// Upper edge.
+    pub y: i32,
+    /// Width, at least 1.
+    pub width: u32,
+    /// Height, at least 1.
+    pub height: u32,
+}
+
+/// Why an action was not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum ComputerErrorKind {
+    /// A coordinate or a region is not on the screen.
+    OutOfBounds,
+    /// There is no key of that name.
+    UnknownKey,
+    /// A text, an amount or a time is longer than what is taken.
+    TooMuch,
+    /// The desktop is not there; it may be restarting.
+    Away,
+    /// The desktop did not answer in time.
+    Slow,
+}
