@@ -218,6 +218,10 @@ pub struct DeployEnv {
     pub provider: Option<String>,
     /// Whether its websites' packets are recorded (CAP-1).
     pub capture_traffic: bool,
+    /// How many files each website's ring has; the default without it.
+    pub capture_files: Option<u32>,
+    /// How long each of them gets, in MB of 10^6 bytes; the default without it.
+    pub capture_file_mb: Option<u32>,
     /// How long each site may take to be ready; what its env says without it.
     pub ready_timeout: Option<Duration>,
 }

@@ -11,6 +11,7 @@ use std::{
 };
 
 use agentenv_protocol::RunId;
+use agentenv_store::Holder;
 use sha2::{Digest as _, Sha256};
 
 use crate::{
@@ -107,16 +108,31 @@ pub async fn import_run(log: &dyn RunLog, from: &Path) -> Result<RunRecord, Arch
         Err(error) => return Err(error.into()),
     }
     let kept = record.artifacts.len();
+    for deploy in record.deploys_with_captures() {
+        let Some(entry) = record.traffic_captures(&deploy) else { continue };
+        let document = serde_json::to_value(&entry).unwrap_or_default();
+        log.create_universe(&Holder::Run(record.run.clone()), &entry.universe_id, &document).await?;
+    }
     for artifact in artifacts.into_iter().skip(kept) {
+        let old = artifact.id.clone();
         let file = NewFile {
             name: artifact.name,
             media_type: artifact.media_type,
             step: artifact.step,
             folder: folder.path().to_owned(),
             path: artifact.id.into(),
+            sensitive: artifact.sensitive,
+            universe: artifact.universe,
         };
-        record.artifacts.push(log.put_file(&record.run, file).await?);
+        let stored = log.put_file(&record.run, file).await?;
+        record.rename_capture(&old, &stored.id);
+        record.artifacts.push(stored);
         log.update(&record).await?;
+    }
+    for deploy in record.deploys_with_captures() {
+        let Some(entry) = record.traffic_captures(&deploy) else { continue };
+        let document = serde_json::to_value(&entry).unwrap_or_default();
+        log.update_universe(&entry.universe_id, &document).await?;
     }
     Ok(record)
 }

@@ -3,9 +3,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use agentenv_deploy::{ControlClient, DeployDir, RecordError};
+use agentenv_deploy::{ControlClient, DeployDir, RecordError, captures};
 use agentenv_protocol::{
-    DataReply, DeployId, Home,
+    CaptureId, DataReply, DeployId, Home,
     control::{
         CloseRequest, ControlError, DeployInfo, DeployState, GetRequest, LoadRequest, ResetReport, SignInReport,
         SignInRequest,
@@ -17,6 +17,7 @@ use crate::{
     action::DeployEnv,
     deploys::{DeployRequest, Deploys, PlannedDeploy},
     event::{Answer, Work},
+    traffic::{CaptureSource, open_captures},
 };
 
 /// How long a deploy that does not answer is waited for: it may be starting, or undoing itself because nobody waits for
@@ -120,9 +121,38 @@ impl Deploys for ControlDeploys {
         Box::pin(async move { self.client(deploy).status().await.map(|status| status.state) })
     }
 
+    fn captures<'a>(&'a self, deploy: &'a DeployId) -> Answer<'a, Box<dyn CaptureSource>> {
+        Box::pin(async move { open_captures(&self.home, deploy) })
+    }
+
+    fn discard_captures<'a>(&'a self, deploy: &'a DeployId, stored: &'a [CaptureId]) -> Answer<'a, ()> {
+        let (dir, stored) = (DeployDir::new(self.home.deploy(deploy)), stored.to_vec());
+        Box::pin(async move {
+            let done = tokio::task::spawn_blocking(move || discard(&dir, &stored)).await;
+            done.unwrap_or_else(|_| Err(ControlError::infrastructure("the removal was cut short")))
+        })
+    }
+
     fn close<'a>(&'a self, deploy: &'a DeployId) -> Answer<'a, ()> {
         Box::pin(self.end(deploy))
     }
+}
+
+/// Removes the rings all of whose files are stored.
+fn discard(dir: &DeployDir, stored: &[CaptureId]) -> Result<(), ControlError> {
+    let failed = |error: &dyn std::fmt::Display| ControlError::infrastructure(error.to_string());
+    if !dir.load().is_ok_and(|record| record.is_over()) {
+        return Ok(());
+    }
+    // Looked at again: nothing of a deploy that is over changes, but for what another command removes.
+    let listing = captures::listing(dir).map_err(|error| failed(&error))?;
+    for ring in &listing.rings {
+        let mut files = listing.captures.iter().filter(|capture| capture.website == ring.website);
+        if files.all(|capture| stored.contains(&capture.id)) {
+            captures::discard(dir, Some(&ring.website)).map_err(|error| failed(&error))?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

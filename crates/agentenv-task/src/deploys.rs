@@ -1,7 +1,7 @@
 //! What a run does with deploys, as a trait: the runner's tests fail its Nth call.
 
 use agentenv_protocol::{
-    DataReply, DeployId, HostPattern, Name, RunId,
+    CaptureId, DataReply, DeployId, HostPattern, Name, RunId,
     control::{DeployInfo, DeployState, GetRequest, LoadRequest, ResetReport, SignInReport, SignInRequest},
 };
 use tokio::time::Instant;
@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use crate::{
     action::DeployEnv,
     event::{Answer, StepProgress},
+    traffic::CaptureSource,
 };
 
 /// A deploy that is about to be made.
@@ -75,6 +76,13 @@ pub trait Deploys: Send + Sync {
 
     /// Tells how the deploy is: whether a harness's failure is its own or the deploy's.
     fn state<'a>(&'a self, deploy: &'a DeployId) -> Answer<'a, DeployState>;
+
+    /// The deploy's captures, wherever they are now: at its gateway while it runs, in its folder when it is over.
+    fn captures<'a>(&'a self, deploy: &'a DeployId) -> Answer<'a, Box<dyn CaptureSource>>;
+
+    /// Removes what is on disk of the captures of a deploy that is over, website by website: of each whose every file is among
+    /// those that are stored to their end. One that still runs keeps all of it.
+    fn discard_captures<'a>(&'a self, deploy: &'a DeployId, stored: &'a [CaptureId]) -> Answer<'a, ()>;
 
     /// Ends the deploy in whatever state it is, also one that never began, or whose processes are dead; returns when
     /// nothing is left.

@@ -41,7 +41,7 @@
 //!
 //! | step | keys |
 //! |---|---|
-//! | `deploy_env` | `env` (`office` or `office@3`), `provider`, `ready_timeout_s`, `deploy_name`, `capture_traffic` |
+//! | `deploy_env` | `env` (`office` or `office@3`), `provider`, `ready_timeout_s`, `deploy_name`, `capture_traffic`, `capture_files`, `capture_file_mb` |
 //! | `load_data` | `data`: a table by website, each its own data or `{ file = "data.json" }`, relative to the task file |
 //! | `browser_sign_in` | `users`: a user by website; `target`: one browser, every one without it |
 //! | `agent` | `command`, run in the task file's folder; `env`; `goal`, in place of the task's |
@@ -78,6 +78,8 @@ mod runner;
 mod stop;
 mod store_log;
 mod strays;
+mod traffic;
+mod universes;
 
 pub use action::{Action, Check, DeployEnv, DeployStep, Program, Step, StepKind, Task};
 pub use archive::{ArchiveError, export_run, import_run};
@@ -96,3 +98,8 @@ pub use run_log::{LogError, NewFile, RunLog};
 pub use runner::{Recovered, RunError, Runner, abandoned_runs};
 pub use stop::{Stop, StopSender, stop};
 pub use store_log::StoreLog;
+pub use traffic::{
+    CaptureError, CaptureLeft, CaptureSource, CollectionStatus, OpenCapture, RescueError, Rescued, StoredCapture,
+    TRAFFIC_CAPTURES_KEY, TrafficCaptures, open_captures,
+};
+pub use universes::{NewCapture, StoredUniverse, Universes};

@@ -51,6 +51,12 @@ pub async fn plan(task: Task, deploys: &dyn Deploys) -> Result<PlannedTask, Plan
         }
     }
     for step in &task.steps {
+        if let Action::CollectTrafficCapture { deploy, .. } = &step.action
+            && let Action::DeployEnv(DeployEnv { capture_traffic: false, env, .. }) = &task.steps[deploy.0].action
+        {
+            let message = format!("{}: the deploy of `{env}` records no traffic", step.label());
+            problems.push(problem(&task, step, message, "give its deploy_env step `capture_traffic = true`"));
+        }
         let Some(plan) = step.action.deploy().and_then(|deploy| planned.get(&deploy)) else { continue };
         for (what, name, known) in named(&step.action, plan) {
             if !known.contains(&name) {
@@ -75,14 +81,8 @@ async fn plan_one(deploys: &dyn Deploys, deploy: &DeployEnv) -> Result<Result<Pl
 /// What this program does not do yet; parsed so that the refusal can name it.
 fn later(action: &Action) -> Option<String> {
     match action {
-        Action::DeployEnv(deploy) if deploy.capture_traffic => {
-            Some("`capture_traffic` is not there yet: this program records no traffic".to_owned())
-        }
         Action::DeployEnv(DeployEnv { provider: Some(provider), .. }) if provider != "sandbox" => {
             Some(format!("the provider `{provider}` is not there yet: this program has `sandbox`"))
-        }
-        Action::CollectTrafficCapture { .. } => {
-            Some("`collect_traffic_capture` is not there yet: this program records no traffic".to_owned())
         }
         _ => None,
     }

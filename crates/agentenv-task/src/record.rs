@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use agentenv_protocol::{DeployId, HostPattern, Name, RunId, control::DeployInfo};
+use agentenv_protocol::{DeployId, HostPattern, Name, RunId, UniverseId, control::DeployInfo};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -152,6 +152,9 @@ pub struct RunDeploy {
     pub versions: Vec<(Name, u64)>,
     /// What it printed when it got ready, the agent token masked.
     pub info: Option<DeployInfo>,
+    /// Whether it records its websites' packets (CAP-1).
+    #[serde(default)]
+    pub captures: bool,
 }
 
 /// Where a run's deploy is.
@@ -205,8 +208,14 @@ pub struct ArtifactRecord {
     pub size: u64,
     /// SHA-256 in hexadecimal digits.
     pub sha256: String,
-    /// The place of its step.
+    /// The place of its step; of a capture, the step that made its deploy.
     pub step: usize,
+    /// Whether it may hold what people typed: captures do.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sensitive: bool,
+    /// The artifact universe that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub universe: Option<UniverseId>,
 }
 
 /// The end of a run: everything that is still open is closed. It never replaces the outcome.

@@ -85,20 +85,7 @@ impl RunDir {
 
     /// Takes the lock; `None` where somebody lives.
     pub(crate) fn lock(&self) -> io::Result<Option<RunLock>> {
-        let path = self.lock_file();
-        let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.contains(&path) {
-            return Ok(None);
-        }
-        let file = fs::File::options().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
-        match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {
-                held.insert(path.clone());
-                Ok(Some(RunLock { path, file: Some(file) }))
-            }
-            Err(error) if error == rustix::io::Errno::AGAIN || error == rustix::io::Errno::ACCESS => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        RunLock::take(&self.lock_file())
     }
 
     /// Whether there is a lock file that nobody holds: its run was begun and never ended.
@@ -131,6 +118,23 @@ pub(crate) struct RunLock {
 }
 
 impl RunLock {
+    /// Takes the lock of a file, which is made where it is missing; `None` where somebody holds it.
+    pub(crate) fn take(path: &Path) -> io::Result<Option<Self>> {
+        let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.contains(path) {
+            return Ok(None);
+        }
+        let file = fs::File::options().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {
+                held.insert(path.to_owned());
+                Ok(Some(Self { path: path.to_owned(), file: Some(file) }))
+            }
+            Err(error) if error == rustix::io::Errno::AGAIN || error == rustix::io::Errno::ACCESS => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Frees the lock of a run that is over and removes its file, so that nobody looks at the run again.
     pub(crate) fn end(self) -> io::Result<()> {
         fs::remove_file(&self.path)

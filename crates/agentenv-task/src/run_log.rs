@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use agentenv_protocol::RunId;
+use agentenv_protocol::{RunId, UniverseId};
 
 use crate::{
     event::Work,
     record::{ArtifactRecord, RunRecord},
+    universes::Universes,
 };
 
 /// Why a record or an artifact could not be kept or read.
@@ -52,17 +53,21 @@ pub struct NewFile {
     pub folder: PathBuf,
     /// The file, relative to the folder.
     pub path: PathBuf,
+    /// Whether it may hold what people typed.
+    pub sensitive: bool,
+    /// The artifact universe that it belongs to.
+    pub universe: Option<UniverseId>,
 }
 
 /// Keeps run records. What it answered `Ok` for is on disk.
-pub trait RunLog: Send + Sync {
+pub trait RunLog: Universes {
     /// Keeps a new record.
     fn create<'a>(&'a self, record: &'a RunRecord) -> Work<'a, Result<(), LogError>>;
 
     /// Replaces a record.
     fn update<'a>(&'a self, record: &'a RunRecord) -> Work<'a, Result<(), LogError>>;
 
-    /// Reads a record.
+    /// Reads a record. What the universes of its captures have besides, because a runner died just after it was stored, is in it.
     fn get<'a>(&'a self, run: &'a RunId) -> Work<'a, Result<RunRecord, LogError>>;
 
     /// Reads records, the newest first, `limit` at most. One that cannot be read is left out with a warning in the log.

@@ -1,5 +1,7 @@
 //! Run records and artifacts in the store.
 
+mod universes;
+
 use std::{fs, io, path::PathBuf};
 
 use agentenv_protocol::{ArtifactId, RunId};
@@ -9,6 +11,7 @@ use crate::{
     event::Work,
     record::{ArtifactRecord, RECORD_FORMAT, RunDeployState, RunRecord},
     run_log::{LogError, NewFile, RunLog},
+    universes::Universes as _,
 };
 
 /// Keeps run records in a [`Store`].
@@ -29,6 +32,17 @@ impl StoreLog {
             return Ok(());
         }
         self.0.add_references(&Holder::Run(record.run.clone()), &versions).await.map_err(|error| store(&error))
+    }
+
+    /// The record with what the universes of its captures have besides.
+    async fn reconciled(&self, mut record: RunRecord) -> Result<RunRecord, LogError> {
+        for deploy in record.deploys_with_captures() {
+            let Some(entry) = record.traffic_captures(&deploy) else { continue };
+            if let Some(universe) = self.universe(&entry.universe_id).await? {
+                record.reconcile_captures(&deploy, &universe.artifacts);
+            }
+        }
+        Ok(record)
     }
 }
 
@@ -54,7 +68,7 @@ impl RunLog for StoreLog {
     fn get<'a>(&'a self, run: &'a RunId) -> Work<'a, Result<RunRecord, LogError>> {
         Box::pin(async {
             match self.0.get_run(run).await {
-                Ok(row) => read(row),
+                Ok(row) => self.reconciled(read(row)?).await,
                 Err(StoreError::NoRun(run)) => Err(LogError::NoRun(run)),
                 Err(error) => Err(store(&error)),
             }
@@ -71,9 +85,14 @@ impl RunLog for StoreLog {
 
     fn put_file<'a>(&'a self, run: &'a RunId, file: NewFile) -> Work<'a, Result<ArtifactRecord, LogError>> {
         Box::pin(async move {
-            let new = NewArtifact::new(file.name, file.media_type);
+            let new = NewArtifact {
+                sensitive: file.sensitive,
+                universe: file.universe,
+                ..NewArtifact::new(file.name, file.media_type)
+            };
             let source = ArtifactSource::Beneath { folder: file.folder, path: file.path };
-            let stored = self.0.put_artifact(&Holder::Run(run.clone()), new, source).await.map_err(|error| store(&error))?;
+            let stored =
+                self.0.put_artifact(&Holder::Run(run.clone()), new, source).await.map_err(|error| store(&error))?;
             Ok(artifact(stored, file.step))
         })
     }
@@ -125,6 +144,8 @@ fn artifact(stored: Artifact, step: usize) -> ArtifactRecord {
         size: stored.size,
         sha256: stored.sha256.to_string(),
         step,
+        sensitive: stored.sensitive,
+        universe: stored.universe,
     }
 }
 

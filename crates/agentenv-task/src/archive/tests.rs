@@ -23,6 +23,8 @@ fn record(artifacts: &[(&str, &[u8])]) -> RunRecord {
             size: bytes.len() as u64,
             sha256: hex::encode(Sha256::digest(bytes)),
             step: 0,
+            sensitive: false,
+            universe: None,
         })
         .collect();
     record

@@ -1,8 +1,8 @@
 //! `[[step]]` tables to [`Step`]s, and which deploy each one means.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::RangeInclusive};
 
-use agentenv_protocol::Name;
+use agentenv_protocol::{CAPTURE_FILE_MB, CAPTURE_FILES, Name};
 use serde_json::Value;
 
 use super::{
@@ -192,10 +192,29 @@ fn deploy_env(section: &Section<'_>) -> Option<DeployEnv> {
         let accepted = format!("accepted are {}", list(&PROVIDERS));
         section.source().problem(provider.at, format!("there is no provider `{}`", provider.value), accepted);
     }
+    let capture_traffic = section.boolean("capture_traffic").is_some_and(|capture| capture.value);
+    let ring = |key: &'static str, accepted: &RangeInclusive<u32>| {
+        let value = section.integer(key)?;
+        if !capture_traffic {
+            section.source().problem(
+                value.at,
+                format!("`{key}` without traffic capture"),
+                "set `capture_traffic = true`",
+            );
+        }
+        let number = u32::try_from(value.value).ok().filter(|number| accepted.contains(number));
+        if number.is_none() {
+            let accepted = format!("accepted are {} to {}", accepted.start(), accepted.end());
+            section.source().problem(value.at, format!("`{key}` is {}", value.value), accepted);
+        }
+        number
+    };
     Some(DeployEnv {
+        capture_files: ring("capture_files", &CAPTURE_FILES),
+        capture_file_mb: ring("capture_file_mb", &CAPTURE_FILE_MB),
         deploy_name: section.parsed("deploy_name", Name::parse).map(|name| name.value),
         provider: provider.map(|provider| provider.value),
-        capture_traffic: section.boolean("capture_traffic").is_some_and(|capture| capture.value),
+        capture_traffic,
         ready_timeout: section.seconds("ready_timeout_s"),
         version: env.as_ref().and_then(|env| env.value.1),
         env: env?.value.0,

@@ -22,8 +22,10 @@ const CLOSE_DEADLINE: Duration = Duration::from_secs(120);
 const STORE_DEADLINE: Duration = Duration::from_secs(120);
 
 impl Live<'_> {
-    /// Closes everything that is open, the youngest first. A failure is recorded and never replaces the outcome.
+    /// Collects the traffic of everything that is open and closes it, the youngest first. A failure is recorded and never
+    /// replaces the outcome.
     pub async fn teardown(&mut self) {
+        let closed = self.closed_with_captures();
         let open: Vec<DeployId> = self.record.open_deploys().rev().map(|deploy| deploy.deploy.clone()).collect();
         let started_at = Timestamp::now();
         self.record.teardown = Some(TeardownRecord { started_at, ended_at: None, failed: BTreeMap::new() });
@@ -36,6 +38,7 @@ impl Live<'_> {
         }
         let mut failed = BTreeMap::new();
         for deploy in &open {
+            self.collect_before_close(None, deploy, None).await;
             let closed = match timeout(CLOSE_DEADLINE, self.runner.deploys.close(deploy)).await {
                 Ok(closed) => closed.map_err(|error| error.message),
                 Err(_) => Err(format!("it was not closed within {} s", CLOSE_DEADLINE.as_secs())),
@@ -49,6 +52,11 @@ impl Live<'_> {
                 failed.insert(deploy.clone(), message);
             }
             self.save_or_warn().await;
+            self.collect_after_close(None, deploy).await;
+        }
+        for deploy in &closed {
+            // Where a step's own collection was cut short.
+            self.collect_after_close(None, deploy).await;
         }
         if !open.is_empty() {
             let failed = failed.keys().cloned().collect();
@@ -94,7 +102,15 @@ impl Live<'_> {
                     continue;
                 }
                 let media_type = collect::media_type(&path).to_owned();
-                let file = NewFile { name, media_type, step: index, folder: folder.clone(), path };
+                let file = NewFile {
+                    name,
+                    media_type,
+                    step: index,
+                    folder: folder.clone(),
+                    path,
+                    sensitive: false,
+                    universe: None,
+                };
                 self.keep_file(index, file).await;
             }
         }

@@ -150,6 +150,7 @@ impl<'a> Live<'a> {
             live,
             versions: plan.versions,
             info: None,
+            captures: step.capture_traffic,
         });
     }
 
@@ -168,8 +169,8 @@ impl<'a> Live<'a> {
         self.record.deploys.iter_mut().find(|entry| entry.step == deploy.0)
     }
 
-    /// Does the step within its time. Programs are ended by their own deadline, with TERM and grace, and their files are
-    /// kept; everything else is simply dropped.
+    /// Does the step within its time. Programs and collections are ended by their own deadline, and what they left is kept;
+    /// everything else is simply dropped.
     async fn bounded(
         &mut self,
         index: usize,
@@ -181,8 +182,12 @@ impl<'a> Live<'a> {
             return Err(stopped(why));
         }
         let step = &task.task.steps[index];
-        if matches!(step.action, Action::Agent { .. } | Action::Check { check: Check::Command(_), .. }) {
-            return self.perform(index, task, deadline, stop).await;
+        match step.action {
+            Action::Agent { .. }
+            | Action::Check { check: Check::Command(_), .. }
+            | Action::CollectTrafficCapture { .. } => return self.perform(index, task, deadline, stop).await,
+            Action::CloseEnv { deploy } => return self.close_env(index, task, deploy, stop).await,
+            _ => {}
         }
         let limit = step.timeout;
         tokio::select! {
@@ -192,6 +197,31 @@ impl<'a> Live<'a> {
                 result.unwrap_or_else(|_| Err(timed_out(limit)))
             }
         }
+    }
+
+    /// Collects, closes, collects the rest. The collections have deadlines of their own: the step's time is for the close.
+    async fn close_env(
+        &mut self,
+        index: usize,
+        task: &PlannedTask,
+        deploy: DeployStep,
+        stop: &Stop,
+    ) -> Result<String, Failure> {
+        let id = self.id(deploy)?;
+        let limit = task.task.steps[index].timeout;
+        self.collect_before_close(Some(index), &id, Some(stop)).await;
+        let deadline = Instant::now() + limit;
+        let closed = tokio::select! {
+            biased;
+            why = stop.asked() => Err(stopped(why)),
+            result = timeout_at(deadline, self.perform(index, task, deadline, stop)) => {
+                result.unwrap_or_else(|_| Err(timed_out(limit)))
+            }
+        };
+        if closed.is_ok() {
+            self.collect_after_close(Some(index), &id).await;
+        }
+        closed
     }
 }
 

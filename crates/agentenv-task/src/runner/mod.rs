@@ -2,6 +2,7 @@
 //!
 //! Phases are types: [`crate::Task`] (parsed) -> [`PlannedTask`] (may be run) -> `Live` (being run) -> [`RunRecord`].
 
+mod captures;
 mod ending;
 mod live;
 mod recover;

@@ -63,10 +63,9 @@ impl Live<'_> {
                 self.record.steps[index].result = json!(report);
                 Ok(say::reset(&report))
             }
-            Action::CollectTrafficCapture { .. } => Err(Failure::new(
-                Outcome::InfrastructureError,
-                "this program records no traffic, so there is nothing to collect",
-            )),
+            Action::CollectTrafficCapture { deploy, fail_task_on_error } => {
+                self.collect_step(index, (*deploy, *fail_task_on_error), (step.timeout, deadline), stop).await
+            }
             Action::Check { deploy, check: Check::Data(expectations) } => {
                 self.check_data(index, *deploy, expectations).await
             }
@@ -85,7 +84,7 @@ impl Live<'_> {
         }
     }
 
-    fn id(&mut self, deploy: DeployStep) -> Result<DeployId, Failure> {
+    pub(super) fn id(&mut self, deploy: DeployStep) -> Result<DeployId, Failure> {
         let entry = self.deploy_record(deploy).map(|entry| entry.deploy.clone());
         entry.ok_or_else(|| Failure::new(Outcome::InfrastructureError, "its deploy was never made"))
     }

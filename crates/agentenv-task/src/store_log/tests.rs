@@ -20,7 +20,15 @@ async fn log(home: &Path) -> StoreLog {
 fn file(folder: &Path, name: &str, bytes: &[u8]) -> NewFile {
     fs::write(folder.join(name), bytes).unwrap();
     let name = name.to_owned();
-    NewFile { media_type: "text/plain".to_owned(), step: 0, folder: folder.to_owned(), path: name.clone().into(), name }
+    NewFile {
+        media_type: "text/plain".to_owned(),
+        step: 0,
+        folder: folder.to_owned(),
+        path: name.clone().into(),
+        name,
+        sensitive: false,
+        universe: None,
+    }
 }
 
 #[tokio::test]

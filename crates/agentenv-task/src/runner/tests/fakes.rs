@@ -1,5 +1,7 @@
 //! A fake of deploys and of the store, each call of which may be made to fail, to hang, or to be the last one.
 
+mod captures;
+
 use std::{
     collections::BTreeMap,
     path::PathBuf,
@@ -7,7 +9,7 @@ use std::{
 };
 
 use agentenv_protocol::{
-    DataReply, DeployId, ErrorKind, ExitCode, Home, Name, RunId,
+    CaptureGap, CaptureId, DataReply, DeployId, ErrorKind, ExitCode, Home, Name, RunId, UniverseId,
     control::{
         BrowserInfo, ControlError, DeployInfo, DeployState, GetRequest, LoadRequest, ResetReport, SignInReport,
         SignInRequest, SignedIn, WebsiteInfo,
@@ -22,7 +24,10 @@ use crate::{
     record::{ArtifactRecord, RunRecord},
     run_log::{LogError, NewFile, RunLog},
     runner::Runner,
+    traffic::CaptureSource,
 };
+use captures::FakeSource;
+pub(super) use captures::{FakeCapture, FakeUniverse, bytes, id as capture_id};
 
 /// What a chosen call does instead of its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +38,8 @@ pub(super) enum Fault {
     Hang,
     /// Does its work, then never returns: the moment after an effect.
     HangAfter,
+    /// What was asked for was rotated away.
+    Gone,
 }
 
 /// Everything outside the runner.
@@ -42,6 +49,8 @@ pub(super) struct World {
     pub calls: Vec<String>,
     /// Calls counted from 0, with what they do instead.
     pub faults: BTreeMap<usize, Fault>,
+    /// Calls by name, with what each of them does instead.
+    pub broken: BTreeMap<String, Fault>,
     /// Deploys that exist.
     pub alive: Vec<DeployId>,
     /// Deploys that ever existed.
@@ -51,6 +60,16 @@ pub(super) struct World {
     pub state: Option<DeployState>,
     pub records: BTreeMap<RunId, RunRecord>,
     pub artifacts: BTreeMap<String, Vec<u8>>,
+    /// How many artifacts were ever stored.
+    pub stored: usize,
+    pub universes: BTreeMap<UniverseId, FakeUniverse>,
+    /// What a deploy that captures has captured once it is ready: a file of each of these lengths, the last one growing.
+    pub captured: Vec<usize>,
+    /// Bytes that come to the growing file while a deploy is closed.
+    pub tail: usize,
+    /// What is still there of each deploy's captures.
+    pub rings: BTreeMap<DeployId, Vec<FakeCapture>>,
+    pub gaps: Vec<CaptureGap>,
     pub events: Vec<Event>,
 }
 
@@ -70,6 +89,13 @@ impl Fakes {
         })
     }
 
+    /// Makes every call of this name do something else.
+    pub fn broken(&self, call: &str, fault: Fault) -> Self {
+        self.with(|world| {
+            world.broken.insert(call.to_owned(), fault);
+        })
+    }
+
     pub fn runner(&self, home: &std::path::Path) -> Runner {
         let events = self.clone();
         let sink = Events::to(move |event| events.0.lock().unwrap().events.push(event.clone()));
@@ -81,12 +107,12 @@ impl Fakes {
     }
 
     /// Counts a call, does its work unless it is made to fail, and answers.
-    async fn call<T>(&self, name: String, work: impl FnOnce(&mut World) -> T) -> Result<T, Fault> {
+    pub async fn call<T>(&self, name: String, work: impl FnOnce(&mut World) -> T) -> Result<T, Fault> {
         let (fault, done) = {
             let mut world = self.0.lock().unwrap();
             let number = world.calls.len();
+            let fault = world.faults.get(&number).or_else(|| world.broken.get(&name)).copied();
             world.calls.push(name);
-            let fault = world.faults.get(&number).copied();
             let works = matches!(fault, None | Some(Fault::HangAfter));
             (fault, works.then(|| work(&mut world)))
         };
@@ -107,7 +133,7 @@ impl Fakes {
         })
     }
 
-    async fn keep<T>(&self, name: &str, work: impl FnOnce(&mut World) -> T) -> Result<T, LogError> {
+    pub async fn keep<T>(&self, name: &str, work: impl FnOnce(&mut World) -> T) -> Result<T, LogError> {
         self.call(name.to_owned(), work).await.map_err(|_| LogError::Store("the disk is full".to_owned()))
     }
 }
@@ -140,6 +166,9 @@ impl Deploys for Fakes {
             let made = self.answer(format!("deploy {}", request.deploy), |world| {
                 world.alive.push(request.deploy.clone());
                 world.ever.push(request.deploy.clone());
+                if request.step.capture_traffic {
+                    world.capture(&request.deploy);
+                }
             });
             made.await?;
             Ok(info(request.deploy, request.step.env))
@@ -175,8 +204,19 @@ impl Deploys for Fakes {
         Box::pin(self.answer("state".to_owned(), |world| world.state.unwrap_or(DeployState::Ready)))
     }
 
+    fn captures<'a>(&'a self, deploy: &'a DeployId) -> Answer<'a, Box<dyn CaptureSource>> {
+        Box::pin(async move { Ok(Box::new(FakeSource { fakes: self.clone(), deploy: deploy.clone() }) as Box<_>) })
+    }
+
+    fn discard_captures<'a>(&'a self, deploy: &'a DeployId, stored: &'a [CaptureId]) -> Answer<'a, ()> {
+        Box::pin(self.answer("discard".to_owned(), move |world| world.discard(deploy, stored)))
+    }
+
     fn close<'a>(&'a self, deploy: &'a DeployId) -> Answer<'a, ()> {
-        Box::pin(self.answer(format!("close {deploy}"), move |world| world.alive.retain(|alive| alive != deploy)))
+        Box::pin(self.answer(format!("close {deploy}"), move |world| {
+            world.alive.retain(|alive| alive != deploy);
+            world.end_capture(deploy);
+        }))
     }
 }
 
@@ -211,9 +251,12 @@ impl RunLog for Fakes {
     }
 
     fn get<'a>(&'a self, run: &'a RunId) -> Work<'a, Result<RunRecord, LogError>> {
-        Box::pin(
-            async move { self.0.lock().unwrap().records.get(run).cloned().ok_or_else(|| LogError::NoRun(run.clone())) },
-        )
+        Box::pin(async move {
+            let world = self.0.lock().unwrap();
+            let mut record = world.records.get(run).cloned().ok_or_else(|| LogError::NoRun(run.clone()))?;
+            world.reconcile(&mut record);
+            Ok(record)
+        })
     }
 
     fn list(&self, _limit: u32) -> Work<'_, Result<Vec<RunRecord>, LogError>> {
@@ -224,12 +267,14 @@ impl RunLog for Fakes {
         Box::pin(self.keep("put_file", move |world| {
             let bytes = std::fs::read(file.folder.join(&file.path)).unwrap();
             let artifact = ArtifactRecord {
-                id: format!("a-{:012x}", world.artifacts.len()),
+                id: world.next_artifact(),
                 name: file.name,
                 media_type: file.media_type,
                 size: bytes.len() as u64,
                 sha256: String::new(),
                 step: file.step,
+                sensitive: file.sensitive,
+                universe: file.universe,
             };
             world.artifacts.insert(artifact.id.clone(), bytes);
             artifact

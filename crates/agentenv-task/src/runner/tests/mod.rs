@@ -1,3 +1,4 @@
+mod captures;
 mod crash;
 mod fakes;
 mod programs;
@@ -305,13 +306,12 @@ deploy = "two"
     let task = parse_task(Path::new("task.toml"), Path::new("/"), text, &none).unwrap();
     let PlanError::Refused(problems) = plan(task, &fakes).await.unwrap_err() else { panic!() };
     insta::assert_snapshot!(problems, @r#"
-    task.toml:4:1: `capture_traffic` is not there yet: this program records no traffic; take it out
     task.toml:4:1: there is no env `unknown`; put it first
     task.toml:9:1: the provider `compose` is not there yet: this program has `sandbox`; take it out
     task.toml:14:1: load_data: the env has no website `shpo`; did you mean `shop`?
     task.toml:18:1: browser_sign_in: the env has no website `wiki`; it has `shop` and `tracker`
     task.toml:18:1: browser_sign_in: the env has no browser `computer`; it has `browser`
-    task.toml:23:1: `collect_traffic_capture` is not there yet: this program records no traffic; take it out
+    task.toml:23:1: collect_traffic_capture: the deploy of `office` records no traffic; give its deploy_env step `capture_traffic = true`
     "#);
     assert!(fakes.0.lock().unwrap().calls.is_empty());
     assert_eq!(Outcome::Passed.exit_code(), ExitCode::Done);
