@@ -146,3 +146,6 @@ fn remove(path: &Path) {
         tracing::warn!(%error, path = %path.display(), "cannot be removed");
     }
 }
+
+#[cfg(test)]
+mod tests;

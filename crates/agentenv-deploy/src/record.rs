@@ -223,6 +223,20 @@ mod tests {
     }
 
     #[test]
+    fn row_81_a_reader_has_the_old_record_or_the_new_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = DeployDir::new(folder.path());
+        let old = record();
+        dir.save(&old).unwrap();
+        let mut reader = fs::File::open(dir.record()).unwrap();
+        dir.save(&DeployRecord { state: DeployState::Closed, ..old.clone() }).unwrap();
+        let mut text = String::new();
+        io::Read::read_to_string(&mut reader, &mut text).unwrap();
+        assert_eq!(serde_json::from_str::<DeployRecord>(&text).unwrap(), old);
+        assert!(dir.load().unwrap().is_over());
+    }
+
+    #[test]
     fn row_81_a_record_torn_at_every_byte_is_said_to_be_torn() {
         let folder = tempfile::tempdir().unwrap();
         let dir = DeployDir::new(folder.path());
