@@ -1,0 +1,250 @@
+"""A real internet in a network namespace: name server, HTTPS and HTTP origins under a root of its own, traps.
+
+Started inside a new namespace as `internet.py FOLDER`. Prints `ready` and runs until its standard input ends. In FOLDER: `ca.pem`,
+`requests.jsonl` (each request that an origin got), `dns.jsonl` (each question), `trapped` (each connection to an address that nobody
+may reach), and `mode`, which a test may write: `captcha`, `refuse`, `hang`, or nothing.
+"""
+
+import http.server
+import json
+import os
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+import threading
+import time
+import urllib.parse
+
+FOLDER = sys.argv[1]
+DNS = "203.0.113.53"
+PRIVATE = "10.9.9.9"
+TOKEN = "ghp_octocats-own-token"
+SESSION = "octocats-own-session"
+# Name to address; names of one address share a certificate.
+NAMES = {
+    "github.com": "203.0.113.10",
+    "www.github.com": "203.0.113.10",
+    "github.githubassets.com": "203.0.113.11",
+    "avatars.githubusercontent.com": "203.0.113.12",
+    "api.github.com": "203.0.113.13",
+    "gist.github.com": "203.0.113.14",
+    "example.com": "203.0.113.20",
+    "pypi.org": "203.0.113.21",
+    "portal.github.com": "203.0.113.30",
+    "expired.github.com": "203.0.113.31",
+    "self-signed.github.com": "203.0.113.32",
+    "rebind.github.com": "203.0.113.10",
+    "internal.github.com": PRIVATE,
+}
+WRITING = threading.Lock()
+
+
+def note(name, **what):
+    with WRITING, open(os.path.join(FOLDER, name), "a") as file:
+        file.write(json.dumps(what) + "\n")
+
+
+def mode():
+    try:
+        with open(os.path.join(FOLDER, "mode")) as file:
+            return file.read().strip()
+    except FileNotFoundError:
+        return ""
+
+
+def run(*command, **more):
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **more)
+
+
+def certificate(name, names, days=30, sign=True):
+    """A key and a certificate for names, signed by the root or by itself; with negative days it is over."""
+    path = lambda kind: os.path.join(FOLDER, f"{name}.{kind}")
+    run("openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", path("key"),
+        "-out", path("csr"), "-subj", f"/CN={names[0]}")
+    with open(path("ext"), "w") as file:
+        file.write("subjectAltName=" + ",".join(f"DNS:{one}" for one in names) + "\nextendedKeyUsage=serverAuth\n")
+    signer = ["-CA", os.path.join(FOLDER, "ca.pem"), "-CAkey", os.path.join(FOLDER, "ca.key"), "-CAcreateserial"]
+    # `x509 -req` takes no dates in the past: `ca` does.
+    if days < 0:
+        with open(path("cnf"), "w") as file:
+            file.write(f"[ca]\ndefault_ca=d\n[d]\ndatabase={path('db')}\nserial={path('serial')}\nnew_certs_dir={FOLDER}\n"
+                       "default_md=sha256\npolicy=p\n[p]\ncommonName=supplied\n")
+        open(path("db"), "w").close()
+        with open(path("serial"), "w") as file:
+            file.write("01\n")
+        run("openssl", "ca", "-batch", "-config", path("cnf"), "-in", path("csr"), "-out", path("pem"), "-extfile", path("ext"),
+            "-cert", os.path.join(FOLDER, "ca.pem"), "-keyfile", os.path.join(FOLDER, "ca.key"), "-startdate", "20240101000000Z",
+            "-enddate", "20240201000000Z", "-notext")
+    else:
+        run("openssl", "x509", "-req", "-in", path("csr"), "-out", path("pem"), "-days", str(days), "-extfile", path("ext"),
+            *(signer if sign else ["-signkey", path("key")]))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(path("pem"), path("key"))
+    return context
+
+
+PAGE = """<!doctype html><html><head><title>GitHub</title>
+<link rel="stylesheet" href="https://github.githubassets.com/assets/light.css"></head>
+<body><h1 id="who">{who}</h1><img id="face" src="https://avatars.githubusercontent.com/u/583231.png" alt="">
+<a href="https://gist.github.com/">Gists</a></body></html>"""
+# One red pixel.
+PIXEL = bytes.fromhex("89504e470d0a1a0a0000000d49484452000000010000000108020000009077"
+                      "53de0000000c4944415408d763f8cfc0000003010100c9fe92ef0000000049454e44ae426082")
+CAPTCHA = "<!doctype html><title>Verify</title><p>Please verify that you are human.</p><div class=\"captcha\"></div>"
+REPOSITORY = {"id": 1296269, "name": "Hello-World", "full_name": "octocat/Hello-World", "private": False,
+              "owner": {"login": "octocat", "id": 583231}, "description": "My first repository on GitHub!",
+              "html_url": "https://github.com/octocat/Hello-World", "default_branch": "master", "open_issues_count": 2}
+ISSUES = [{"number": number, "title": title, "state": "open", "user": {"login": "octocat"}}
+          for number, title in ((7, "Edited README via GitHub"), (8, "Create hello.txt"))]
+
+
+class Origin(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    tls = True
+
+    def log_message(self, *_):
+        pass
+
+    def answer(self, status, body, kind="text/html; charset=utf-8", **headers):
+        body = body if isinstance(body, bytes) else body.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def json(self, status, value):
+        self.answer(status, json.dumps(value), "application/json; charset=utf-8")
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.do_GET()
+
+    def do_GET(self):
+        host = (self.headers.get("Host") or "").split(":")[0]
+        note("requests.jsonl", host=host, tls=self.tls, method=self.command, path=self.path,
+             headers={name.lower(): value for name, value in self.headers.items()})
+        if mode() == "hang":
+            time.sleep(600)
+        if not self.tls:
+            if self.path == "/plain":
+                return self.answer(200, "plain " + host)
+            return self.answer(301, "", Location=f"https://{host}{self.path}")
+        path = urllib.parse.urlsplit(self.path).path
+        if host == "api.github.com":
+            return self.api(path)
+        if host in ("github.com", "www.github.com", "rebind.github.com"):
+            signed_in = f"user_session={SESSION}" in (self.headers.get("Cookie") or "")
+            return self.answer(200, PAGE.format(who="Signed in as octocat" if signed_in else "Sign in to GitHub"))
+        if host == "github.githubassets.com":
+            return self.answer(200, "h1 { color: rgb(1, 2, 3) }", "text/css", Access_Control_Allow_Origin="*")
+        if host == "avatars.githubusercontent.com":
+            return self.answer(200, PIXEL, "image/png")
+        if host == "portal.github.com":
+            return self.answer(302, "", Location="https://example.com/login")
+        self.answer(200, f"<!doctype html><title>real {host}</title>real {host}")
+
+    def api(self, path):
+        if mode() == "captcha":
+            return self.answer(403, CAPTCHA)
+        given = self.headers.get("Authorization") or ""
+        if mode() == "refuse" or given not in (f"token {TOKEN}", f"Bearer {TOKEN}"):
+            return self.json(401, {"message": "Bad credentials", "documentation_url": "https://docs.github.com/rest"})
+        known = {"/user": {"login": "octocat", "id": 583231}, "/repos/octocat/Hello-World": REPOSITORY,
+                 "/user/repos": [REPOSITORY], "/repos/octocat/Hello-World/issues": ISSUES}
+        if path not in known:
+            return self.json(404, {"message": "Not Found", "documentation_url": "https://docs.github.com/rest"})
+        self.json(200, known[path])
+
+
+class Plain(Origin):
+    tls = False
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+    context = None
+
+    def server_bind(self):
+        socket.socket.setsockopt(self.socket, socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+
+    def finish_request(self, request, address):
+        # In the thread of the connection, so that a silent client holds up nobody.
+        if self.context is not None:
+            request = self.context.wrap_socket(request, server_side=True)
+        super().finish_request(request, address)
+
+    def handle_error(self, *_):
+        pass
+
+
+def serve(address, port, handler, context=None):
+    server = Server((address, port), handler)
+    server.context = context
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+
+def trap(address, port):
+    listener = socket.create_server((address, port))
+
+    def wait():
+        while True:
+            connection, peer = listener.accept()
+            note("trapped", address=address, port=port, peer=peer)
+            connection.close()
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def name_server():
+    asked = {}
+    server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    server.bind((DNS, 53))
+    while True:
+        message, client = server.recvfrom(4096)
+        labels, at = [], 12
+        while message[at]:
+            labels.append(message[at + 1:at + 1 + message[at]].decode("ascii", "replace").lower())
+            at += 1 + message[at]
+        kind = struct.unpack(">H", message[at + 1:at + 3])[0]
+        name, question = ".".join(labels), message[12:at + 5]
+        note("dns.jsonl", name=name, type=kind)
+        address = NAMES.get(name)
+        if name == "rebind.github.com" and kind == 1:
+            asked[name] = asked.get(name, 0) + 1
+            if asked[name] > 1:
+                address = "127.0.0.1"
+        found = address is not None and kind == 1
+        code = 0 if address is not None else 3
+        head = message[:2] + struct.pack(">HHHHH", 0x8180 | code, 1, int(found), 0, 0)
+        record = b"\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x00\x00\x04" + socket.inet_aton(address) if found else b""
+        server.sendto(head + question + record, client)
+
+
+def main():
+    run("ip", "link", "set", "lo", "up")
+    for address in sorted({DNS, *NAMES.values()}):
+        run("ip", "addr", "add", f"{address}/32", "dev", "lo")
+    run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30", "-subj",
+        "/CN=Root of the test's internet", "-keyout", os.path.join(FOLDER, "ca.key"), "-out", os.path.join(FOLDER, "ca.pem"))
+    for address in {address for address in NAMES.values() if address != PRIVATE}:
+        names = sorted((name for name in NAMES if NAMES[name] == address), key=len)
+        days = -1 if names[0] == "expired.github.com" else 30
+        context = certificate(names[0], names, days, sign=names[0] != "self-signed.github.com")
+        serve(address, 443, Origin, context)
+        serve(address, 80, Plain)
+    for address, port in ((PRIVATE, 443), (PRIVATE, 80), ("127.0.0.1", 443), ("127.0.0.1", 80)):
+        trap(address, port)
+    threading.Thread(target=name_server, daemon=True).start()
+    print("ready", flush=True)
+    sys.stdin.read()
+
+
+main()
