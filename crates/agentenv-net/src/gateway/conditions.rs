@@ -74,6 +74,8 @@ fn number(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const TAG: &str = "\"3-100\"";
@@ -143,6 +145,15 @@ mod tests {
             (vec![(header::IF_MATCH, TAG), range], Answer::Part(0..2)),
         ] {
             assert_eq!(ask(Method::GET, &fields, 100), expected, "{fields:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_part_is_never_empty_nor_outside_of_the_file(range in "(bytes=)?[0-9, -]{0,24}|\\PC{0,24}", length in 0..200u64) {
+            if let Answer::Part(part) = part(&range, length) {
+                prop_assert!(part.start < part.end && part.end <= length, "{range} of {length}: {part:?}");
+            }
         }
     }
 }
