@@ -1,20 +1,23 @@
 //! Traffic capture: the packets of a network namespace, as a ring of pcap files (CAP-2, CAP-3).
 //!
 //! ```text
-//! broker ── packet socket, protocol 0 ──► Capture::start ──► thread "ae-capture"
-//!                                                              kernel ring (TPACKET_V3)
-//!                                                                │ a block at a time, checksums completed
-//!                                                              0000000007.pcap   oldest, unlinked at rotation
-//!                                                              0000000008.pcap
-//!                                                              0000000009.pcap   current: grows by whole records
-//!                                                              ring.json         drops by generation
+//! broker ── packet socket, protocol 0 ──► Capture::start
+//!                                           thread "ae-capture": the kernel's ring (TPACKET_V3) into memory
+//!                                             │ a block at a time, checksums completed
+//!                                           thread "ae-capture-out": memory into files
+//!                                             0000000007.pcap   oldest, unlinked at rotation
+//!                                             0000000008.pcap
+//!                                             0000000009.pcap   current: grows by whole records
+//!                                             ring.json         drops by generation
 //! ```
 //!
-//! The socket is all that ties a capture to its namespace. The thread, its ring and its files are outside: nothing in the
-//! namespace sees, signals or fills them. A file appears under its name with its header already in it, only grows, and
+//! The socket is all that ties a capture to its namespace. Threads, ring and files are outside: nothing in the namespace
+//! sees, signals or fills them. Two threads, since a rotation on a busy file system took up to 280 ms, and the kernel's
+//! ring holds 2 MiB. A file appears under its name with its header already in it, only grows, and
 //! is never renamed, truncated or written again afterwards; who holds it open reads it to the end after it was removed.
 //! The order of files is that of their generations, never of their times: clocks step.
 
+mod batch;
 mod checksum;
 mod error;
 mod files;
@@ -22,9 +25,10 @@ mod folder;
 mod handle;
 mod index;
 mod pcap;
+mod receive;
 mod ring;
 mod socket;
-mod worker;
+mod write;
 
 pub use error::{CaptureError, OpenCaptureError};
 pub use folder::{open_beneath, read_ring};

@@ -1,20 +1,25 @@
 //! The writer of a ring: records in, files out, never more of them than the ring has.
 
-use std::{os::fd::OwnedFd, sync::Arc, time::Duration, time::Instant};
+use std::{
+    os::fd::OwnedFd,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use agentenv_protocol::CaptureState;
 use rustix::io::Errno;
 
 use super::{
-    RingOptions, checksum,
+    RingOptions,
     folder::{Folder, RingRecord},
     index::{CaptureFile, Index},
-    pcap::{self, Record},
-    ring::{Frame, Statistics},
+    pcap,
+    ring::Statistics,
 };
 use crate::{failure::Failure, kernel::Kernel};
 
-/// How often drops are written down between two rotations: they come by the thousand, and the record is for after a crash.
+/// How often drops are written down: they come by the thousand, and the record is for after a crash.
 const RECORD_EVERY: Duration = Duration::from_secs(1);
 
 /// Writes the files of a ring.
@@ -25,12 +30,9 @@ pub(super) struct Writer {
     index: Arc<Index>,
     file: OwnedFd,
     generation: u64,
-    /// Bytes of whole records in the current file, and packets.
+    /// Bytes of whole records in the current file, its header included, and packets.
     bytes: u64,
     packets: u64,
-    /// Records that are to follow, whole ones only.
-    buffer: Vec<u8>,
-    buffered: u64,
     /// When drops were last written down, if some were.
     recorded: Option<Instant>,
 }
@@ -47,82 +49,61 @@ impl Writer {
             let listed = folder.remove_parts().and_then(|()| folder.list());
             listed.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
         })?;
-        let record = folder.read_record();
-        let last = listed.last().map_or(0, |file| file.generation).max(record.generation);
+        let last = listed.last().map_or(0, |file| file.generation).max(folder.read_record().generation);
         index.update(|state| state.files = listed.into());
         let (generation, file) = begin(kernel, &folder, options, &index, last)?;
         let bytes = pcap::HEADER_BYTES as u64;
-        let buffer = Vec::new();
-        let writer = Self {
-            kernel,
-            folder,
-            options,
-            index,
-            file,
-            generation,
-            bytes,
-            packets: 0,
-            buffer,
-            buffered: 0,
-            recorded: None,
-        };
+        let writer = Self { kernel, folder, options, index, file, generation, bytes, packets: 0, recorded: None };
         writer.record()?;
         Ok(writer)
     }
 
-    /// Takes a packet, and begins another file if this one would get too long.
-    pub(super) fn append(&mut self, frame: &Frame<'_>) -> Result<(), Failure> {
-        let captured = frame.bytes.len().min(pcap::SNAP_LENGTH as usize);
-        let record = Record {
-            seconds: frame.seconds,
-            microseconds: frame.nanoseconds / 1000,
-            captured: captured as u32,
-            length: frame.length,
-        };
-        let after = self.bytes + self.buffer.len() as u64 + record.size();
-        if after > self.options.file_bytes && self.packets + self.buffered > 0 {
-            self.commit()?;
-            self.rotate()?;
+    /// Where the files are.
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Writes whole records, and begins another file wherever this one would get too long.
+    pub(super) fn write(&mut self, mut records: &[u8]) -> Result<(), Failure> {
+        while !records.is_empty() {
+            let room = self.options.file_bytes.saturating_sub(self.bytes);
+            let fitting = pcap::fitting(records, room, self.packets == 0);
+            if fitting == 0 {
+                self.rotate()?;
+                continue;
+            }
+            let (now, later) = records.split_at(fitting);
+            self.put(now)?;
+            records = later;
         }
-        self.buffer.extend_from_slice(&record.encode());
-        let start = self.buffer.len();
-        self.buffer.extend_from_slice(&frame.bytes[..captured]);
-        if frame.unfinished {
-            checksum::complete(&mut self.buffer[start..]);
-        }
-        self.buffered += 1;
         Ok(())
     }
 
-    /// Writes what was taken, and tells how far the file now reaches.
-    pub(super) fn commit(&mut self) -> Result<(), Failure> {
+    /// Appends records to the current file, and tells how far it reaches.
+    fn put(&mut self, records: &[u8]) -> Result<(), Failure> {
         let mut written = 0;
-        let mut failure = None;
-        while written < self.buffer.len() {
-            let rest = &self.buffer[written..];
+        while written < records.len() {
             let wrote = self.kernel.at("write", self.folder.path_of(self.generation), || {
-                match rustix::io::retry_on_intr(|| rustix::io::write(&self.file, rest))? {
+                match rustix::io::retry_on_intr(|| rustix::io::write(&self.file, &records[written..]))? {
                     0 => Err(Errno::IO),
                     count => Ok(count),
                 }
             });
             match wrote {
                 Ok(count) => written += count,
-                Err(error) => {
-                    failure = Some(error);
-                    break;
+                Err(failure) => {
+                    self.account(&records[..written]);
+                    return Err(failure);
                 }
             }
         }
-        self.account(written);
-        self.buffer.clear();
-        self.buffered = 0;
-        failure.map_or(Ok(()), Err)
+        self.account(records);
+        Ok(())
     }
 
-    /// Tells of the records that are whole in the file once `written` bytes of the buffer are.
-    fn account(&mut self, written: usize) {
-        let contents = pcap::whole_records(&self.buffer[..written]);
+    /// Tells of the records that are whole in what was written.
+    fn account(&mut self, written: &[u8]) {
+        let contents = pcap::whole_records(written);
         self.bytes += contents.bytes;
         self.packets += contents.packets;
         self.index.update(|state| {
@@ -143,10 +124,10 @@ impl Writer {
         (self.generation, self.file) = begin(self.kernel, &self.folder, self.options, &self.index, self.generation)?;
         self.bytes = pcap::HEADER_BYTES as u64;
         self.packets = 0;
-        self.record()
+        Ok(())
     }
 
-    /// Notes what the kernel has counted while this file was the current one.
+    /// Notes what the kernel has dropped while this file was the current one.
     pub(super) fn count(&mut self, counted: Statistics, now: Instant) -> Result<(), Failure> {
         if counted.dropped == 0 && counted.freezes == 0 {
             return Ok(());
@@ -167,23 +148,13 @@ impl Writer {
 
     /// Ends the current file and writes everything down. What is damaged stays so.
     pub(super) fn finish(&mut self) -> Result<(), Failure> {
-        let committed = self.commit();
         self.index.update(|state| complete(state.files.back_mut()));
-        committed.and_then(|()| self.record())
-    }
-
-    /// Packets that are in files.
-    pub(super) fn written(&self) -> u64 {
-        self.index.state().packets
+        self.record()
     }
 
     fn record(&self) -> Result<(), Failure> {
-        let record = {
-            let state = self.index.state();
-            let files = state.files.iter().cloned().collect();
-            RingRecord { generation: self.generation, files }
-        };
-        self.folder.write_record(self.kernel, &record)
+        let files = self.index.state().files.iter().cloned().collect();
+        self.folder.write_record(self.kernel, &RingRecord { generation: self.generation, files })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
     path::Path,
-    sync::Arc,
+    sync::{Arc, mpsc::sync_channel},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -20,11 +20,12 @@ use super::{
     files::Writer,
     folder::Folder,
     index::{CaptureFile, CaptureSummary, End, Health, Index, OpenCapture},
+    receive::{self, Fault, Receiving},
     ring::Ring,
     socket::PacketSocket,
-    worker::{self, Fault, Worker},
+    write::{self, Writing},
 };
-use crate::kernel::Kernel;
+use crate::{failure::Failure, kernel::Kernel};
 
 /// How long a thread may take to end: to drain the ring, and for a write that a busy disk holds up.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
@@ -33,7 +34,7 @@ const HUNG_STOP_LIMIT: Duration = Duration::from_secs(1);
 /// What tests of the project set to have captures fail; see [`Fault`].
 const FAULT_VARIABLE: &str = "AGENTENV_TEST_CAPTURE";
 
-/// A running capture: a thread of this process that owns a kernel ring and the files of a folder.
+/// A running capture: two threads of this process, of which one owns a kernel ring, the other the files of a folder.
 ///
 /// Stop it with [`Capture::stop`], which reports; dropping it stops it too. Its socket keeps the network namespace alive
 /// until then.
@@ -43,7 +44,8 @@ pub struct Capture {
     folder: Arc<Folder>,
     wake: Arc<OwnedFd>,
     ended: Arc<OwnedFd>,
-    thread: Option<JoinHandle<()>>,
+    /// Empty once they were joined, or given up.
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Capture {
@@ -95,34 +97,30 @@ impl Capture {
         };
         let (wake, ended) = (event()?, event()?);
         let ring = Ring::new(kernel, socket, options.memory_bytes)?;
-        let unknown = |source: crate::failure::Failure| CaptureError::Interface {
-            interface: interface.to_owned(),
-            source: source.io(),
-        };
+        let unknown =
+            |source: Failure| CaptureError::Interface { interface: interface.to_owned(), source: source.io() };
         let device = ring.interface(kernel, interface).map_err(unknown)?;
         // Before the folder is read: what comes meanwhile waits in the ring.
         ring.bind(kernel, device)?;
         let index = Arc::new(Index::new(Instant::now()));
         let writer = Writer::open(kernel, folder.clone(), options, index.clone())?;
         let first = index.state().files.len() == 1;
-        let worker = Worker {
-            kernel,
-            ring,
-            interface: interface.to_owned(),
-            writer,
-            index: index.clone(),
-            wake: wake.clone(),
-            ended: ended.clone(),
-            fault: match fault {
-                Fault::ExitAfter(_) if !first => Fault::None,
-                fault => fault,
-            },
+        let fault = match fault {
+            Fault::ExitAfter(_) if !first => Fault::None,
+            fault => fault,
         };
-        let thread = kernel.call("clone of the capture's thread", || {
-            let spawned = std::thread::Builder::new().name("ae-capture".to_owned()).spawn(move || worker::run(worker));
-            spawned.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
-        })?;
-        Ok(Self { index, folder, wake, ended, thread: Some(thread) })
+        let (batches, to_write) = sync_channel(write::QUEUE_BATCHES);
+        let (spare, spares) = sync_channel(write::SPARE_BATCHES);
+        let writing = Writing { writer, index: index.clone(), ended: ended.clone(), batches: to_write, spares: spare };
+        let (interface, waking) = (interface.to_owned(), wake.clone());
+        let receiving =
+            Receiving { kernel, ring, interface, index: index.clone(), wake: waking, batches, spares, fault };
+        let threads = vec![
+            thread(kernel, "ae-capture-out", move || write::run(writing))?,
+            // If this one can't be, the other ends: nobody is left to send to it.
+            thread(kernel, "ae-capture", move || receive::run(receiving))?,
+        ];
+        Ok(Self { index, folder, wake, ended, threads })
     }
 
     /// The files, oldest first. The last one grows; everything told of it is in it already.
@@ -162,13 +160,13 @@ impl Capture {
         self.index.health(Instant::now())
     }
 
-    /// Readable once its thread has ended.
+    /// Readable once it has ended.
     pub fn ended_fd(&self) -> BorrowedFd<'_> {
         self.ended.as_fd()
     }
 
     /// Waits until everything that the kernel has received so far is in the files and listed; whether it is. `false` at
-    /// once if the thread has ended, and at the limit if it hangs.
+    /// once if it has ended, and at the limit if it hangs.
     pub fn flush(&self, limit: Duration) -> bool {
         let wanted = self.index.ask_flush();
         self.wake();
@@ -180,7 +178,7 @@ impl Capture {
     /// is closed.
     ///
     /// # Errors
-    /// It had ended by itself, or its thread doesn't end; the files are valid to their last whole records all the same.
+    /// It had ended by itself, or its threads don't end; the files are valid to their last whole records all the same.
     pub fn stop(mut self) -> Result<CaptureSummary, CaptureError> {
         self.end()
     }
@@ -195,11 +193,11 @@ impl Capture {
         if !self.index.wait(waited, |state| state.end.is_some()) {
             self.index.abandon();
             self.wake();
-            self.thread = None;
+            self.threads.clear();
             return Err(CaptureError::Hung { waited });
         }
-        if let Some(thread) = self.thread.take() {
-            // A panic is told below: its farewell said so.
+        for thread in self.threads.drain(..) {
+            // A panic is told below: a farewell said so.
             let _ = thread.join();
         }
         match &self.index.state().end {
@@ -215,9 +213,16 @@ impl Capture {
     }
 }
 
+fn thread(kernel: Kernel, name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Failure> {
+    kernel.call("clone of a capture's thread", || {
+        let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(body);
+        spawned.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
+    })
+}
+
 impl Drop for Capture {
     fn drop(&mut self) {
-        if self.thread.is_some() {
+        if !self.threads.is_empty() {
             let _ = self.end();
         }
     }

@@ -13,6 +13,8 @@ use std::{
 use agentenv_protocol::CaptureState;
 use serde::{Deserialize, Serialize};
 
+use crate::failure::Failure;
+
 /// One file of a ring.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CaptureFile {
@@ -77,6 +79,12 @@ pub enum Health {
 pub(super) const BEAT: Duration = Duration::from_millis(500);
 /// A write to a busy disk may take seconds; more than this is as good as dead.
 const HUNG_AFTER: Duration = Duration::from_secs(5);
+
+impl End {
+    pub(super) fn failed(failure: &Failure) -> Self {
+        Self::Failed(format!("{} failed: {}", failure.what, failure.io()))
+    }
+}
 
 /// Shared by a capture's thread and its handle.
 #[derive(Debug)]

@@ -95,6 +95,21 @@ pub(crate) fn whole_records(mut bytes: &[u8]) -> Contents {
     contents
 }
 
+/// How many bytes of whole records fit into `room`; of the first one all, if it is to be taken however long it is.
+pub(crate) fn fitting(records: &[u8], room: u64, first: bool) -> usize {
+    let mut fitting = 0;
+    while let Some(head) = records.get(fitting..).and_then(|rest| rest.first_chunk::<RECORD_BYTES>()) {
+        let Some(record) = Record::decode(*head) else { break };
+        let after = fitting + record.size() as usize;
+        let fits = after as u64 <= room || first && fitting == 0;
+        if !fits || after > records.len() {
+            break;
+        }
+        fitting = after;
+    }
+    fitting
+}
+
 /// Reads a file of `length` bytes by `read_at`, which fills as much of its buffer as there is.
 pub(crate) fn scan(length: u64, mut read_at: impl FnMut(&mut [u8], u64) -> io::Result<usize>) -> io::Result<Contents> {
     let mut window = Window { start: 0, bytes: Vec::new() };

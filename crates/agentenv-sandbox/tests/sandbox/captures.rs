@@ -14,7 +14,7 @@ use agentenv_sandbox::{Capture, CaptureFile, Health, NetworkKind, RingOptions, S
 
 use crate::support::*;
 
-crate::trials![a_numbered_workload_is_whole_across_rotations,];
+crate::trials![a_numbered_workload_is_whole_across_rotations, bulk];
 
 /// Small files, so that a workload turns the ring often.
 fn small(files: u32, file_bytes: u64) -> RingOptions {
@@ -110,4 +110,39 @@ fn a_numbered_workload_is_whole_across_rotations() {
     let summary = captured.capture.stop().unwrap();
     println!("stop {:?} {}", began.elapsed(), summary.packets);
     assert_eq!(read_ring(captured.folder.path()).unwrap(), summary.files);
+}
+
+fn bulk() {
+    let captured = Captured::new(RingOptions::default());
+    let [listener, client] = captured.sandbox.tcp(2).unwrap().try_into().unwrap();
+    let address = SocketAddrV4::new([127, 0, 0, 1].into(), 5000);
+    rustix::net::bind(&listener, &address).unwrap();
+    rustix::net::listen(&listener, 8).unwrap();
+    let client = std::net::TcpStream::from(client);
+    client.set_nonblocking(false).unwrap();
+    rustix::net::connect(&client, &address).unwrap();
+    let listener = std::net::TcpListener::from(listener);
+    listener.set_nonblocking(false).unwrap();
+    let (mut server, _) = listener.accept().unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut buffer = vec![0; 1 << 20];
+        let mut total = 0;
+        while let Ok(count @ 1..) = server.read(&mut buffer) {
+            total += count;
+        }
+        total
+    });
+    let began = std::time::Instant::now();
+    let mut client = client;
+    let bytes = vec![7; 1 << 20];
+    for _ in 0..2000 {
+        client.write_all(&bytes).unwrap();
+    }
+    drop(client);
+    let total = reader.join().unwrap();
+    let sent = began.elapsed();
+    println!("{total} in {sent:?}: {} MB/s", total as f64 / sent.as_secs_f64() / 1e6);
+    captured.capture.flush(LIMIT);
+    let summary = captured.capture.stop().unwrap();
+    println!("packets {} dropped {} freezes {}", summary.packets, summary.dropped, summary.freezes);
 }
