@@ -92,7 +92,9 @@ fn row_5_and_6_redirects_are_not_followed_and_reflect_no_token() {
     let token = deploy.token();
     let reply = ask(
         &deploy,
-        &format!("GET /svc/alpha/redirect HTTP/1.1\r\nHost: localhost\r\nX-Reflect: x\r\nAuthorization: Bearer {token}"),
+        &format!(
+            "GET /svc/alpha/redirect HTTP/1.1\r\nHost: localhost\r\nX-Reflect: x\r\nAuthorization: Bearer {token}"
+        ),
     );
     assert_eq!(reply.status, 302, "{}", reply.raw);
     assert!(reply.raw.contains("elsewhere.test") && !reply.raw.contains(&token), "{}", reply.raw);

@@ -105,7 +105,8 @@ fn row_89_a_site_that_never_accepts_keeps_nobody_else_waiting() {
                 let address = deploy.info.gateway_url.trim_start_matches("http://").trim_end_matches('/');
                 let mut stream = std::net::TcpStream::connect(address).expect("the gateway accepts");
                 stream.set_read_timeout(Some(Duration::from_secs(6))).expect("a limit");
-                let _ = stream.write_all(b"GET /website/alpha/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+                let _ =
+                    stream.write_all(b"GET /website/alpha/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
                 let _ = std::io::Read::read(&mut stream, &mut [0; 64]);
             });
         }
