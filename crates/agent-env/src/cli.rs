@@ -6,7 +6,7 @@ use agentenv_protocol::{ExitCode as Exit, Home, control::ControlError};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    commands::{deploys, doctor, env_records, launch, run, task, website},
+    commands::{deploys, doctor, env_records, launch, run, task, traffic, website},
     output::Output,
 };
 
@@ -35,6 +35,9 @@ enum Command {
     /// Runs of tasks
     #[command(subcommand)]
     Run(run::RunCommand),
+    /// Captured traffic of deploys
+    #[command(subcommand)]
+    Traffic(traffic::TrafficCommand),
     /// The store
     #[command(subcommand)]
     Store(StoreCommand),
@@ -202,6 +205,7 @@ async fn dispatch(
         Command::Env(EnvCommand::Gc) => deploys::gc(output, &reaped),
         Command::Task(TaskCommand::Run(args)) => return task::run(home, output, args).await,
         Command::Run(command) => return run::run(home, output, command).await,
+        Command::Traffic(command) => return traffic::run(home, output, command).await,
         Command::Store(StoreCommand::Gc(args)) => env_records::store_gc(home, output, args).await,
         Command::Doctor | Command::Completion { .. } | Command::Man { .. } => Ok(()),
     };

@@ -15,7 +15,10 @@ use agentenv_protocol::{
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::output::{Output, columns, print};
+use crate::{
+    commands::traffic,
+    output::{Output, columns, print},
+};
 
 /// Names one deploy.
 #[derive(Args, Debug)]
@@ -361,11 +364,14 @@ pub(crate) async fn close(home: &Home, output: Output, args: &CloseArgs) -> Resu
             ControlError::infrastructure(format!("the captures of {} cannot be discarded: {error}", record.deploy))
         })?;
     }
+    let stored = traffic::store_of_closed(home, output, &record.deploy).await;
     let kept = load(&dir)?.captures.map(|captures| captures.unstored).unwrap_or_default();
-    output.result(&json!({ "deploy": record.deploy, "state": "closed", "captures": kept }), || {
+    let result = json!({ "deploy": record.deploy, "state": "closed", "captures": kept, "traffic": stored });
+    output.result(&result, || {
         let websites: Vec<&str> = kept.iter().map(Name::as_str).collect();
-        let kept = match websites.as_slice() {
-            [] => String::new(),
+        let kept = match (websites.as_slice(), stored["universe_id"].as_str()) {
+            ([], Some(universe)) => format!("; its traffic is stored, in artifact universe {universe}"),
+            ([], None) => String::new(),
             _ => format!("; captures of {} are kept in {}", websites.join(", "), dir.captures().display()),
         };
         format!("{} is closed{kept}", record.deploy)

@@ -247,7 +247,9 @@ fn env_ref(step: &DeployEnv) -> EnvRef {
 fn wishes(step: &DeployEnv) -> Wishes {
     Wishes {
         provider: step.provider.clone(),
-        capture_traffic: step.capture_traffic.then(CaptureOptions::default),
+        capture_traffic: step
+            .capture_traffic
+            .then(|| CaptureOptions::new(step.capture_files, step.capture_file_mb)),
         ready_timeout_s: step.ready_timeout.map(|timeout| u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX)),
         ttl: None,
     }

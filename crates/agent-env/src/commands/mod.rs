@@ -7,4 +7,5 @@ pub(crate) mod launch;
 pub(crate) mod run;
 pub(crate) mod secret;
 pub(crate) mod task;
+pub(crate) mod traffic;
 pub(crate) mod website;
