@@ -10,12 +10,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentenv_model::Plan;
+use agentenv_model::{EnvVariable, Plan, Values};
 use agentenv_protocol::{
-    DeployId, ExitCode, Home, Name,
+    DeployId, ExitCode, Home, Name, SECRET_VARIABLE_PREFIX, SecretPath,
     control::{ControlError, DeployInfo, DeployState},
 };
 use agentenv_sandbox::liveness::DeployLock;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
@@ -40,8 +41,8 @@ pub struct StartRequest {
     pub plan: Plan,
     /// Where the trees that the plan names are unpacked, by digest.
     pub trees: BTreeMap<String, PathBuf>,
-    /// Variables of the caller that the plan's `env:` references name.
-    pub variables: BTreeMap<String, String>,
+    /// What the plan's references stand for, as far as the caller found it.
+    pub values: Values,
     /// How long it may live once it is ready; as long as nobody closes it without one.
     pub ttl: Option<Duration>,
 }
@@ -52,7 +53,10 @@ pub struct StartRequest {
 pub(crate) struct SupervisorInput {
     pub(crate) plan: Plan,
     pub(crate) trees: BTreeMap<String, PathBuf>,
-    pub(crate) variables: BTreeMap<String, String>,
+    /// What `env:` references stand for.
+    pub(crate) variables: BTreeMap<EnvVariable, String>,
+    /// What `secret:` references stand for.
+    pub(crate) secrets: BTreeMap<SecretPath, String>,
     pub(crate) ttl: Option<Duration>,
 }
 
@@ -119,16 +123,16 @@ impl Starting {
             plan.versions.clone(),
             plan.websites.iter().any(|website| website.live),
         );
-        let made = making.save(&record).map_err(|error| storage(dir, &error));
-        let made = made.and_then(|()| fs::rename(making.path(), dir.path()).map_err(io));
-        if let Err(error) = made {
-            // On a full disk even this may fail; the reaper tries again later.
         // Whatever happens to the deploy, its record tells where captured packets may lie.
         record.captures = plan.captures.map(|options| RecordedCaptures {
             files: options.files,
             file_bytes: options.file_bytes,
             unstored: plan.websites.iter().map(|website| website.name.clone()).collect(),
         });
+        let made = making.save(&record).map_err(|error| storage(dir, &error));
+        let made = made.and_then(|()| fs::rename(making.path(), dir.path()).map_err(io));
+        if let Err(error) = made {
+            // On a full disk even this may fail; the reaper tries again later.
             let _ = fs::remove_dir_all(making.path());
             return Err(error);
         }
@@ -166,7 +170,8 @@ async fn run(
         ControlError::infrastructure(format!("the supervisor cannot be kept from this command's descriptors: {error}"))
     })?;
     // Secrets reach the supervisor by its standard input alone: its environment lies open to the user's other processes.
-    for name in request.variables.keys() {
+    let named = request.values.variables().map(|(name, _)| name.as_str().to_owned());
+    for name in named.chain(secret_variables()) {
         command.env_remove(name);
     }
     let mut child = command
@@ -182,7 +187,8 @@ async fn run(
     let input = SupervisorInput {
         plan: request.plan.clone(),
         trees: request.trees.clone(),
-        variables: request.variables.clone(),
+        variables: request.values.variables().map(|(name, value)| (name.clone(), exposed(value))).collect(),
+        secrets: request.values.secrets().map(|(path, value)| (path.clone(), exposed(value))).collect(),
         ttl: request.ttl,
     };
     let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
@@ -203,6 +209,30 @@ async fn run(
     };
     wait(child, result.is_ok()).await;
     result
+}
+
+fn exposed(value: &SecretString) -> String {
+    value.expose_secret().to_owned()
+}
+
+/// The caller's variables that hold secrets for `secret:` references, whichever of them this deploy uses.
+fn secret_variables() -> impl Iterator<Item = String> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    names.filter(|name| name.starts_with(SECRET_VARIABLE_PREFIX))
+}
+
+impl SupervisorInput {
+    /// What the plan's references stand for.
+    pub(crate) fn take_values(&mut self) -> Values {
+        let mut values = Values::default();
+        for (name, value) in std::mem::take(&mut self.variables) {
+            values.insert_variable(name, value.into());
+        }
+        for (path, value) in std::mem::take(&mut self.secrets) {
+            values.insert_secret(path, value.into());
+        }
+        values
+    }
 }
 
 type Outcome = Result<DeployInfo, ControlError>;

@@ -47,6 +47,7 @@ mod parse;
 mod plan;
 mod problem;
 mod reference;
+mod source;
 mod tabs;
 mod values;
 
@@ -60,12 +61,16 @@ pub use env::{
     FrontendSpec, Member, MultiSpec, NetworkSpec, ServiceSpec, Size, WebsiteSource, WebsiteSpec,
 };
 pub use multi::{MemberFile, MemberTarget, MultiFile, resolve_multi};
-pub use parse::{EnvFile, FileSpec, Flags, MAX_ENV_FILE_BYTES, parse_env, parse_env_with_flags};
+pub use parse::{EnvFile, FileSpec, Flags, MAX_ENV_FILE_BYTES, parse_env, parse_env_of_source, parse_env_with_flags};
 pub use plan::{
     Abilities, CaptureOptions, Plan, PlanInput, PlannedBrowser, PlannedService, PlannedWebsite, Program, Role, plan,
     hidden_values, resolve_settings,
 };
 pub use problem::{Place, Problem, Problems};
 pub use reference::{EnvVariable, Reference, ReferenceError, SettingName, SettingValue};
+pub use source::{
+    Declaration, Declared, DeclaredSetting, DeclaredSettings, MAX_SOURCE_BYTES, MAX_SOURCE_FILE_BYTES, MAX_SOURCE_FILES,
+    READ_STACK_BYTES, RustManifest, RustPackage, SourceFile, is_source, read_rust, server_folder,
+};
 pub use tabs::{StartTab, TabError, unclaimed_tabs};
 pub use values::Values;

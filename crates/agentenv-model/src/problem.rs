@@ -79,11 +79,12 @@ impl Problems {
     /// Takes at least one problem.
     pub(crate) fn of(mut problems: Vec<Problem>) -> Self {
         debug_assert!(!problems.is_empty(), "whoever has nothing to say has no problem");
-        problems.sort_by_key(|problem| match &problem.place {
-            Place::File { line, column, .. } => (0, *line, *column),
-            Place::Flag(_) => (1, 0, 0),
-            Place::Env(_) => (2, 0, 0),
-        });
+        let rank = |problem: &Problem| match &problem.place {
+            Place::File { file, line, column } => (0, file.clone(), *line, *column),
+            Place::Flag(_) => (1, String::new(), 0, 0),
+            Place::Env(_) => (2, String::new(), 0, 0),
+        };
+        problems.sort_by_cached_key(rank);
         Self(problems)
     }
 }

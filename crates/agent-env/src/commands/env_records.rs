@@ -133,7 +133,8 @@ pub(crate) async fn env_put(home: &Home, output: Output, args: EnvPutArgs) -> Re
 fn show_put(output: Output, put: &Put) -> Result<(), ControlError> {
     let line = |put: &Put| {
         let what = if put.stored { "stored" } else { "is stored already" };
-        format!("{} env {}@{} {what}", put.kind, put.name, put.version)
+        let warnings = put.warnings.iter().map(|warning| format!("\n  warning: {warning}")).collect::<String>();
+        format!("{} env {}@{} {what}{warnings}", put.kind, put.name, put.version)
     };
     output.result(put, || put.members.iter().chain([put]).map(line).collect::<Vec<_>>().join("\n"))
 }

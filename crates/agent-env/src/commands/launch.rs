@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, ops::RangeInclusive, path::PathBuf, sync::Arc, time::Duration};
 
 use agentenv_deploy::{DeployDir, StartRequest};
-use agentenv_model::{Abilities, CaptureOptions, EnvRef, EnvVersion, Plan, PlanInput, Reference, SettingValue, plan};
+use agentenv_model::{Abilities, CaptureOptions, EnvRef, EnvVersion, Plan, PlanInput, Reference, Values, plan};
 use agentenv_protocol::{
     CAPTURE_FILE_MB, CAPTURE_FILES, DeployId, ExitCode, Home, Name,
     control::{ControlError, DeployInfo},
@@ -11,12 +11,14 @@ use agentenv_protocol::{
 use agentenv_store::{Holder, Store};
 use agentenv_task::{Answer, DeployEnv, DeployRequest, MakeDeploys, PlannedDeploy, PlannedLiveWebsite, Work};
 use clap::Args;
+use secrecy::SecretString;
 use tokio::sync::OnceCell;
 
 use crate::{
     output::Output,
     progress::Activity,
     put::{plan_input, problems_error, store_error},
+    secrets::SecretSources,
 };
 
 /// The only provider for now.
@@ -89,12 +91,12 @@ fn describe(info: &DeployInfo) -> String {
         lines.push(format!("  website {}  {}{browse}", website.name, website.urls.join(" ")));
     }
     lines.extend(info.browsers.iter().map(|browser| format!("  browser {}  {}", browser.name, browser.cdp_url)));
-    lines.extend(info.warnings.iter().map(|warning| format!("  warning: {warning}")));
-    lines.push(format!("  close it with: agent-env env close {}", info.deploy));
     lines.extend(info.captures.iter().map(|ring| {
         let megabytes = ring.file_bytes / 1_000_000;
         format!("  capture {}  the last {} files of {megabytes} MB", ring.website, ring.files)
     }));
+    lines.extend(info.warnings.iter().map(|warning| format!("  warning: {warning}")));
+    lines.push(format!("  close it with: agent-env env close {}", info.deploy));
     lines.join("\n")
 }
 
@@ -143,14 +145,32 @@ impl Launcher {
         store.add_references(&holder, &stored).await.map_err(store_error)?;
         let started = async {
             let trees = trees(store, &plan).await?;
-            let variables = variables(&plan);
-            agentenv_deploy::start(&self.home, StartRequest { id, name, plan, trees, variables, ttl }, progress).await
+            let values = self.values(&plan).await?;
+            agentenv_deploy::start(&self.home, StartRequest { id, name, plan, trees, values, ttl }, progress).await
         };
         let started = started.await;
         if started.is_err() {
             store.remove_references(&holder).await.map_err(store_error)?;
         }
         started
+    }
+}
+
+impl Launcher {
+    /// What the plan's references stand for, as far as it is found; no other variable or secret is looked at.
+    async fn values(&self, plan: &Plan) -> Result<Values, ControlError> {
+        let secrets = SecretSources::of(&self.home);
+        let mut values = Values::default();
+        for reference in plan.references() {
+            let found = match reference {
+                Reference::Env { name, .. } => std::env::var(name.as_str()).ok().map(SecretString::from),
+                Reference::Secret { path, .. } => secrets.find(path).await?,
+            };
+            if let Some(value) = found {
+                values.insert(reference, value);
+            }
+        }
+        Ok(values)
     }
 }
 
@@ -178,16 +198,6 @@ async fn trees(store: &Store, plan: &Plan) -> Result<BTreeMap<String, PathBuf>, 
         trees.insert(website.tree.to_string(), folder);
     }
     Ok(trees)
-}
-
-/// The variables of this command that the plan's `env:` references name, and no others.
-fn variables(plan: &Plan) -> BTreeMap<String, String> {
-    let values = plan.websites.iter().flat_map(|website| website.settings.values());
-    let names = values.filter_map(|value| match value {
-        SettingValue::Reference(Reference::Env { name, .. }) => Some(name.as_str().to_owned()),
-        _ => None,
-    });
-    names.filter_map(|name| Some((name.clone(), std::env::var(&name).ok()?))).collect()
 }
 
 /// Forgets what ended deploys needed of the store: they end without it, and some never began.
@@ -247,9 +257,7 @@ fn env_ref(step: &DeployEnv) -> EnvRef {
 fn wishes(step: &DeployEnv) -> Wishes {
     Wishes {
         provider: step.provider.clone(),
-        capture_traffic: step
-            .capture_traffic
-            .then(|| CaptureOptions::new(step.capture_files, step.capture_file_mb)),
+        capture_traffic: step.capture_traffic.then(|| CaptureOptions::new(step.capture_files, step.capture_file_mb)),
         ready_timeout_s: step.ready_timeout.map(|timeout| u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX)),
         ttl: None,
     }

@@ -87,7 +87,9 @@ fn remove(output: Output, sources: &SecretSources, path: &SecretPath) -> Result<
 async fn list(home: &Home, output: Output, sources: &SecretSources) -> Result<(), ControlError> {
     let stored = sources.files().list().map_err(|error| secret_error(&error))?;
     let mut users = used(home).await?;
-    stored.iter().for_each(|path| drop(users.entry(path.clone()).or_default()));
+    for path in &stored {
+        users.entry(path.clone()).or_default();
+    }
     let source = |path: &SecretPath| sources.source(path, &stored).map(|source| shown(&source));
     let list: Vec<Value> = users
         .iter()

@@ -6,6 +6,7 @@ mod copy;
 mod error;
 mod records;
 mod sdk;
+mod source;
 mod stage;
 
 #[cfg(test)]
@@ -19,7 +20,7 @@ use std::{
 
 use agentenv_model::{
     EnvFile, EnvRecord, EnvSpec, FileSpec, Flags, MAX_ENV_FILE_BYTES, MemberTarget, MultiFile, WebsiteSource,
-    parse_env_with_flags, resolve_multi,
+    parse_env_of_source, resolve_multi,
 };
 use agentenv_protocol::{Digest, Home, Name, control::ControlError};
 use agentenv_store::{NewEnv, Store};
@@ -44,6 +45,9 @@ pub(crate) struct Put {
     /// Whether build commands ran.
     pub(crate) built: bool,
     pub(crate) tree: Option<Digest>,
+    /// What people should know of it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) warnings: Vec<String>,
     /// Envs that were stored on the way, since this one names them by their path.
     pub(crate) members: Vec<Put>,
 }
@@ -56,6 +60,7 @@ pub(crate) struct Prepared {
     pub(crate) source: Option<Digest>,
     pub(crate) tree: Option<Digest>,
     pub(crate) built: bool,
+    pub(crate) warnings: Vec<String>,
 }
 
 /// Where puts go, and who hears about them.
@@ -81,13 +86,13 @@ impl Putter<'_> {
             Some(folder) => {
                 let path = env_file(folder)?;
                 let file = match read_env_file(&path)? {
-                    None if flags.image.is_some() => parse("", ENV_FILE, flags)?,
+                    None if flags.image.is_some() => parse("", ENV_FILE, flags, None)?,
                     None => return Err(no_env_file(&path)),
-                    Some(text) => parse(&text, &shown(&path), flags)?,
+                    Some(text) => parse(&text, &shown(&path), flags, Some(&parent(&path)))?,
                 };
                 (file, parent(&path))
             }
-            None if flags.image.is_some() => (parse("", ENV_FILE, flags)?, PathBuf::new()),
+            None if flags.image.is_some() => (parse("", ENV_FILE, flags, None)?, PathBuf::new()),
             None => return Err(refused("there is no bundle to put", "name its folder, or an image with `--image`")),
         };
         self.prepare_file(file, &folder).await
@@ -107,7 +112,7 @@ impl Putter<'_> {
                 (Some(staged.source), Some(staged.tree), staged.built)
             }
         };
-        Ok(Prepared { name: file.name, spec: EnvSpec::Website(site), source, tree, built })
+        Ok(Prepared { name: file.name, spec: EnvSpec::Website(site), source, tree, built, warnings: file.warnings })
     }
 
     /// Stores any env: a bundle's folder, or an env file. Members that a multi env names by their path come first.
@@ -123,7 +128,8 @@ impl Putter<'_> {
     fn read(&self, path: &Path) -> Result<(EnvFile, PathBuf), ControlError> {
         let path = env_file(path)?;
         let text = read_env_file(&path)?.ok_or_else(|| no_env_file(&path))?;
-        Ok((parse(&text, &shown(&path), &Flags::default())?, parent(&path)))
+        let folder = parent(&path);
+        Ok((parse(&text, &shown(&path), &Flags::default(), Some(&folder))?, folder))
     }
 
     async fn single(&self, file: EnvFile, folder: &Path) -> Result<Put, ControlError> {
@@ -140,7 +146,7 @@ impl Putter<'_> {
                 return Err(refused(message, "multi envs are never nested: name its members"));
             }
         };
-        let prepared = Prepared { name, spec, source: None, tree: None, built: false };
+        let prepared = Prepared { name, spec, source: None, tree: None, built: false, warnings: file.warnings };
         self.record(prepared, Vec::new(), Vec::new()).await
     }
 
@@ -156,7 +162,8 @@ impl Putter<'_> {
         let stored = latest_versions(self.store).await?;
         let spec = resolve_multi(&multi, &stored, latest).map_err(|problems| problems_error(&problems))?;
         let pins = spec.members().filter_map(|member| Some((member.env.clone(), member.version?))).collect();
-        let prepared = Prepared { name, spec: EnvSpec::Multi(spec), source: None, tree: None, built: false };
+        let prepared =
+            Prepared { name, spec: EnvSpec::Multi(spec), source: None, tree: None, built: false, warnings: Vec::new() };
         self.record(prepared, pins, members).await
     }
 
@@ -188,13 +195,19 @@ impl Putter<'_> {
             stored: outcome.stored,
             built: prepared.built,
             tree: prepared.tree,
+            warnings: prepared.warnings,
             members,
         })
     }
 }
 
-fn parse(text: &str, file: &str, flags: &Flags) -> Result<EnvFile, ControlError> {
-    parse_env_with_flags(file, text, flags).map_err(|problems| problems_error(&problems))
+/// Parses an env file; beside a website's own source where it lies in a bundle.
+fn parse(text: &str, file: &str, flags: &Flags, bundle: Option<&Path>) -> Result<EnvFile, ControlError> {
+    let declaration = match bundle {
+        Some(bundle) if flags.image.is_none() => source::declaration(bundle, text)?,
+        _ => None,
+    };
+    parse_env_of_source(file, text, flags, declaration.as_ref()).map_err(|problems| problems_error(&problems))
 }
 
 /// The env file that a path means: itself, or the one in the folder.

@@ -11,7 +11,7 @@ use std::{
     time::Instant,
 };
 
-use agentenv_model::unclaimed_tabs;
+use agentenv_model::{Values, unclaimed_tabs, website_names};
 use agentenv_net::{
     AddressBook, Authority, BrowserNet, BrowserSockets, Gateway, Limits, Role, SiteTable, Sites, Website,
 };
@@ -48,7 +48,7 @@ pub(crate) struct Context {
     pub(crate) starter: Arc<Starter>,
     pub(crate) spawner: Spawner,
     pub(crate) host: Host,
-    pub(crate) variables: BTreeMap<String, String>,
+    pub(crate) values: Values,
     pub(crate) dialer: Arc<Dialer>,
     pub(crate) captures: Arc<Captures>,
     authority: OnceCell<Arc<Authority>>,
@@ -130,6 +130,7 @@ pub(crate) async fn build(prepared: Prepared, down: &Down) -> Result<Arc<Deploy>
             authority: Arc::clone(authority),
             sites: Arc::clone(&sites),
             denied: Arc::clone(&denied) as _,
+            real: None,
         };
         down.net(browser.serve(net, sockets)?);
         boxes.push(browser);
@@ -138,13 +139,13 @@ pub(crate) async fn build(prepared: Prepared, down: &Down) -> Result<Arc<Deploy>
     let (probed, tabs, captured) = join3(
         probe::browsers(&context, &boxes, &names.first_names()),
         try_join_all(boxes.iter().map(BrowserBox::open_tabs)),
-    )
         context.captures.check(),
+    )
     .await;
     probed?;
     tabs?;
-    denied.probed();
     captured?;
+    denied.probed();
     let info = info(&ledger.record(), &plan.warnings, &context, &names, &pods, &boxes, &gateway, began);
     let ready = |record: &mut crate::DeployRecord| {
         record.state = DeployState::Ready;
@@ -165,7 +166,7 @@ pub(crate) async fn build(prepared: Prepared, down: &Down) -> Result<Arc<Deploy>
 fn begin(
     dir: DeployDir,
     trees: BTreeMap<String, std::path::PathBuf>,
-    variables: BTreeMap<String, String>,
+    values: Values,
     spawner: Spawner,
     starter: Arc<Starter>,
     down: &Down,
@@ -177,10 +178,10 @@ fn begin(
         spawner,
         host: Host { trees, program },
         browser_proxy: std::env::var_os(NO_PROXY_VARIABLE).is_none(),
-        variables,
+        values,
         dialer: Arc::clone(&down.dialer),
-        authority: OnceCell::new(),
         captures: Arc::clone(&down.captures),
+        authority: OnceCell::new(),
         down: down.clone(),
         uids: UidAllocator::detect(),
         dir,
@@ -193,6 +194,8 @@ pub(crate) struct Names {
     book: Arc<AddressBook>,
     /// Patterns by website, in the order of the plan.
     domains: Vec<Vec<HostPattern>>,
+    /// Where start tabs may be: the names of synthetic sites, and of live ones.
+    claimed: Vec<HostPattern>,
 }
 
 impl Names {
@@ -211,18 +214,18 @@ impl Names {
                 ControlError::new(ExitCode::Refused, message).hint("give one of them another name, and put it again")
             );
         }
-        let entries = pods.iter().zip(&domains).flat_map(|(pod, domains)| {
+        let synthetic = pods.iter().zip(&domains).filter(|(pod, _)| !pod.website.live);
+        let entries = synthetic.flat_map(|(pod, domains)| {
             domains.iter().map(|pattern| SiteTableEntry { pattern: pattern.clone(), website: pod.name().clone() })
         });
         let table = Arc::new(SiteTable::new(entries));
-        Ok(Self { book: Arc::new(AddressBook::new(&table)), table, domains })
+        Ok(Self { book: Arc::new(AddressBook::new(&table)), table, domains, claimed: website_names(&claims) })
     }
 
     /// Start tabs only where a website answers (ENV-9).
     fn check_tabs(&self, browsers: &[(BrowserBox, BrowserSockets)]) -> Result<(), ControlError> {
-        let claimed: Vec<HostPattern> = self.domains.iter().flatten().cloned().collect();
         for (browser, _) in browsers {
-            if let Some(tab) = unclaimed_tabs(&browser.plan.start_tabs, &claimed).first() {
+            if let Some(tab) = unclaimed_tabs(&browser.plan.start_tabs, &self.claimed).first() {
                 let message = format!(
                     "start tab `{}` of browser `{}` is at `{}`, which no website claims",
                     tab.url(),
@@ -285,12 +288,12 @@ impl Names {
         for browser in browsers {
             builder = builder.browser(browser.plan.name.clone());
         }
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
-        builder.spawn(listener).map_err(failed)
-    }
         if context.captures.are_wanted() {
             builder = builder.captures(Arc::clone(&context.captures) as _);
         }
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
+        builder.spawn(listener).map_err(failed)
+    }
 
     fn urls(&self, index: usize) -> Vec<String> {
         let patterns = self.domains.get(index).map(Vec::as_slice).unwrap_or_default();

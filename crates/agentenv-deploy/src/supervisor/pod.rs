@@ -58,7 +58,7 @@ impl Pod {
         let key = SiteKey::random();
         let client =
             SiteClient::new(Arc::clone(&context.dialer) as _, website.name.clone(), key.clone(), Limits::default());
-        let settings = resolve_settings(&website, &|name| context.variables.get(name).cloned())
+        let settings = resolve_settings(&website, &context.values)
             .map_err(|problems| ControlError::new(problems.exit(), problems.to_string()))?;
         let mut pod = Self { domains: Vec::new(), key, client, sockets, services: Vec::new(), website };
         pod.start_services(context, &settings, capture, deadline).await?;

@@ -1,5 +1,6 @@
 //! env.toml, version 1 (ENV-1, ENV-2).
 
+mod declared;
 mod others;
 mod reader;
 mod settings;
@@ -8,9 +9,10 @@ mod website;
 use agentenv_protocol::Name;
 use toml_edit::Document;
 
+pub(crate) use self::website::is_inner_path;
 use self::reader::{Reader, Section};
 use crate::{
-    BrowserSpec, ComputerSpec, EnvKind, MultiFile, Place, Problems, WebsiteSpec,
+    BrowserSpec, ComputerSpec, Declaration, EnvKind, MultiFile, Place, Problems, WebsiteSpec,
     env::FORMAT,
     problem::{did_you_mean, listed},
 };
@@ -25,6 +27,8 @@ pub struct EnvFile {
     pub name: Name,
     /// What it defines.
     pub spec: FileSpec,
+    /// What people should know of it.
+    pub warnings: Vec<String>,
 }
 
 impl EnvFile {
@@ -86,8 +90,19 @@ pub fn parse_env(file: &str, text: &str) -> Result<EnvFile, Problems> {
 /// Parses the text of a website's env.toml with the flags of `website put`: the same rules hold for both. An image env
 /// may do without a file: then the text is empty.
 pub fn parse_env_with_flags(file: &str, text: &str, flags: &Flags) -> Result<EnvFile, Problems> {
+    parse_env_of_source(file, text, flags, None)
+}
+
+/// Parses the text of a website's env.toml beside what the server's own source declares (ENV-5): what neither the file nor a
+/// flag gives is taken from there, and what they give must not contradict it.
+pub fn parse_env_of_source(
+    file: &str,
+    text: &str,
+    flags: &Flags,
+    declaration: Option<&Declaration>,
+) -> Result<EnvFile, Problems> {
     let mut reader = Reader::new(file, text);
-    let file = read(&mut reader, flags);
+    let file = read(&mut reader, flags, declaration);
     match file {
         Some(file) => Problems::check(file, reader.into_problems()),
         None => Err(Problems::of(reader.into_problems())),
@@ -95,7 +110,7 @@ pub fn parse_env_with_flags(file: &str, text: &str, flags: &Flags) -> Result<Env
 }
 
 /// `None` only where a problem is noted.
-fn read(reader: &mut Reader<'_>, flags: &Flags) -> Option<EnvFile> {
+fn read(reader: &mut Reader<'_>, flags: &Flags, declaration: Option<&Declaration>) -> Option<EnvFile> {
     if reader.text().len() > MAX_ENV_FILE_BYTES {
         let message = format!("the file has {} bytes", reader.text().len());
         reader.problem(reader.start(), message, format!("accepted: up to {MAX_ENV_FILE_BYTES}"));
@@ -119,15 +134,15 @@ fn read(reader: &mut Reader<'_>, flags: &Flags) -> Option<EnvFile> {
         check_format(reader, &mut root)?;
     }
     let kind = if flags_alone { Some(EnvKind::Website) } else { read_kind(reader, &mut root, flags) };
-    let name = read_name(reader, &mut root, flags);
+    let name = read_name(reader, &mut root, flags, declaration);
     let spec = match kind? {
-        EnvKind::Website => website::read(reader, &mut root, flags).map(FileSpec::Website),
+        EnvKind::Website => website::read(reader, &mut root, flags, declaration).map(FileSpec::Website),
         EnvKind::Browser => Some(FileSpec::Browser(others::browser(reader, &mut root))),
         EnvKind::Computer => Some(FileSpec::Computer(others::computer(reader, &mut root))),
         EnvKind::Multi => Some(FileSpec::Multi(others::multi(reader, &mut root))),
     };
     root.finish(reader);
-    Some(EnvFile { name: name?, spec: spec? })
+    Some(EnvFile { name: name?, spec: spec?, warnings: reader.take_warnings() })
 }
 
 /// A newer format is the only problem that is worth telling: its keys may mean anything.
@@ -173,19 +188,19 @@ fn read_kind(reader: &mut Reader<'_>, root: &mut Section<'_>, flags: &Flags) -> 
     Some(kind)
 }
 
-fn read_name(reader: &mut Reader<'_>, root: &mut Section<'_>, flags: &Flags) -> Option<Name> {
+fn read_name(
+    reader: &mut Reader<'_>,
+    root: &mut Section<'_>,
+    flags: &Flags,
+    declaration: Option<&Declaration>,
+) -> Option<Name> {
     let found = root.take("name");
     let (text, place) = match (&flags.name, &found) {
         (Some(name), _) => (name.clone(), Place::Flag("--name")),
         (None, Some(found)) => (reader.string(found, "a string")?, reader.place(found.span())),
-        (None, None) => {
-            reader.problem(
-                reader.start(),
-                "`name` is missing",
-                "accepted: the name of the env, such as `name = \"shop\"`",
-            );
-            return None;
-        }
+        (None, None) => return declared::name(reader, declaration),
     };
-    reader.name(&text, "`name`", place)
+    let name = reader.name(&text, "`name`", place.clone())?;
+    declared::check_name(reader, &name, &place, declaration);
+    Some(name)
 }

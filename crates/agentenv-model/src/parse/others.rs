@@ -30,7 +30,7 @@ pub(super) fn browser(reader: &mut Reader<'_>, root: &mut Section<'_>) -> Browse
 
 pub(super) fn computer(reader: &mut Reader<'_>, root: &mut Section<'_>) -> ComputerSpec {
     let route_sites = root.take("route_sites").and_then(|found| reader.boolean(&found)).unwrap_or(true);
-    let (settings, secret_settings) = settings::read(reader, root, &Flags::default());
+    let (settings, secret_settings) = settings::read(reader, root, &Flags::default(), None);
     ComputerSpec {
         start_tabs: start_tabs(reader, root),
         network: network(reader, root),

@@ -18,6 +18,7 @@ pub(super) struct Reader<'a> {
     file: &'a str,
     text: &'a str,
     problems: Vec<Problem>,
+    warnings: Vec<String>,
 }
 
 /// A value and where it is written.
@@ -44,7 +45,7 @@ impl Found<'_> {
 
 impl<'a> Reader<'a> {
     pub(super) fn new(file: &'a str, text: &'a str) -> Self {
-        Self { file, text, problems: Vec::new() }
+        Self { file, text, problems: Vec::new(), warnings: Vec::new() }
     }
 
     pub(super) fn text(&self) -> &'a str {
@@ -57,6 +58,14 @@ impl<'a> Reader<'a> {
 
     pub(super) fn problem(&mut self, place: Place, message: impl Into<String>, hint: impl Into<String>) {
         self.problems.push(Problem::new(place, message, hint));
+    }
+
+    pub(super) fn warn(&mut self, warning: String) {
+        self.warnings.push(warning);
+    }
+
+    pub(super) fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
     }
 
     pub(super) fn problem_count(&self) -> usize {

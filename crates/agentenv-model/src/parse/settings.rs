@@ -6,16 +6,24 @@ use serde_json::Value as Json;
 use toml_edit::{Item, Value};
 
 use super::{
-    Flags,
+    Flags, declared,
     reader::{At, Found, Reader, Section},
 };
-use crate::{Place, Reference, SettingName, SettingValue};
+use crate::{DeclaredSettings, Place, Reference, SettingName, SettingValue};
 
 /// Settings by name, and which of them are secret.
 pub(super) type Settings = (BTreeMap<SettingName, SettingValue>, BTreeSet<SettingName>);
 
-/// Reads both, with the flags that add to them.
-pub(super) fn read(reader: &mut Reader<'_>, root: &mut Section<'_>, flags: &Flags) -> Settings {
+/// Names of secret settings, with what a message says of why.
+type Secret = BTreeMap<SettingName, String>;
+
+/// Reads both, with the flags that add to them, beside the settings that the site's source declares.
+pub(super) fn read(
+    reader: &mut Reader<'_>,
+    root: &mut Section<'_>,
+    flags: &Flags,
+    declared: Option<&DeclaredSettings>,
+) -> Settings {
     let mut names = Vec::new();
     if let Some(found) = root.take("secret_settings") {
         names = reader.strings(&found, "an array of names of settings");
@@ -23,26 +31,40 @@ pub(super) fn read(reader: &mut Reader<'_>, root: &mut Section<'_>, flags: &Flag
     names.extend(
         flags.secret_settings.iter().map(|name| At { value: name.clone(), place: Place::Flag("--secret-setting") }),
     );
-    let secret: BTreeSet<SettingName> =
-        names.into_iter().filter_map(|At { value, place }| setting_name(reader, &value, place)).collect();
+    let mut secret = Secret::new();
+    for At { value, place } in names {
+        let Some(name) = setting_name(reader, &value, place.clone()) else { continue };
+        declared::check_setting(reader, &name, place, declared);
+        secret.insert(name, String::new());
+    }
+    for field in declared.map(DeclaredSettings::fields).unwrap_or_default().iter().filter(|field| field.secret) {
+        secret.entry(field.name.clone()).or_insert_with(|| format!(" by its type at {}", field.place));
+    }
+    if let Some(DeclaredSettings::Unknown { type_name, place }) = declared {
+        reader.warn(format!(
+            "the settings type `{type_name}` at {place} cannot be read: name its secrets in `secret_settings`"
+        ));
+    }
     let mut settings = BTreeMap::new();
     if let Some(found) = root.take("settings")
         && let Some(section) = reader.section(&found, "a table of settings and their values")
     {
         for (key, found) in section.entries() {
             let key_place = Section::key_place(reader, &found);
-            let Some(name) = setting_name(reader, &key, key_place) else { continue };
-            if let Some(value) = toml_value(reader, &found, secret.contains(&name)) {
+            let Some(name) = setting_name(reader, &key, key_place.clone()) else { continue };
+            declared::check_setting(reader, &name, key_place, declared);
+            if let Some(value) = toml_value(reader, &found, secret.get(&name).map(String::as_str)) {
                 settings.insert(name, value);
             }
         }
     }
     for text in &flags.settings {
         if let Some((name, value)) = flag_value(reader, text, &secret) {
+            declared::check_setting(reader, &name, Place::Flag("--setting"), declared);
             settings.insert(name, value);
         }
     }
-    (settings, secret)
+    (settings, secret.into_keys().collect())
 }
 
 fn setting_name(reader: &mut Reader<'_>, text: &str, place: Place) -> Option<SettingName> {
@@ -56,7 +78,7 @@ fn setting_name(reader: &mut Reader<'_>, text: &str, place: Place) -> Option<Set
     }
 }
 
-fn toml_value(reader: &mut Reader<'_>, found: &Found<'_>, secret: bool) -> Option<SettingValue> {
+fn toml_value(reader: &mut Reader<'_>, found: &Found<'_>, secret: Option<&str>) -> Option<SettingValue> {
     let place = reader.place(found.span());
     let literal = match found.item {
         Item::Value(Value::String(text)) => return text_value(reader, &found.path, text.value(), secret, place),
@@ -66,8 +88,8 @@ fn toml_value(reader: &mut Reader<'_>, found: &Found<'_>, secret: bool) -> Optio
         Item::Value(Value::Boolean(value)) => Some(Json::from(*value.value())),
         _ => None,
     };
-    if secret {
-        not_bare(reader, &found.path, place);
+    if let Some(why) = secret {
+        not_bare(reader, &found.path, why, place);
         return None;
     }
     if literal.is_none() {
@@ -81,7 +103,7 @@ fn toml_value(reader: &mut Reader<'_>, found: &Found<'_>, secret: bool) -> Optio
 fn flag_value(
     reader: &mut Reader<'_>,
     text: &str,
-    secret: &BTreeSet<SettingName>,
+    secret: &Secret,
 ) -> Option<(SettingName, SettingValue)> {
     let place = Place::Flag("--setting");
     let Some((name, value)) = text.split_once('=') else {
@@ -90,14 +112,14 @@ fn flag_value(
         return None;
     };
     let name = setting_name(reader, name, place.clone())?;
-    let is_secret = secret.contains(&name);
+    let why = secret.get(&name).map(String::as_str);
     let path = format!("settings.{name}");
     let value = match serde_json::from_str::<Json>(value) {
-        Ok(Json::String(inner)) => text_value(reader, &path, &inner, is_secret, place)?,
-        Ok(json @ (Json::Bool(_) | Json::Number(_))) if !is_secret && is_as_written(&json, value) => {
+        Ok(Json::String(inner)) => text_value(reader, &path, &inner, why, place)?,
+        Ok(json @ (Json::Bool(_) | Json::Number(_))) if why.is_none() && is_as_written(&json, value) => {
             SettingValue::Literal(json)
         }
-        _ => text_value(reader, &path, value, is_secret, place)?,
+        _ => text_value(reader, &path, value, why, place)?,
     };
     Some((name, value))
 }
@@ -108,18 +130,23 @@ fn is_as_written(json: &Json, text: &str) -> bool {
     written == text
 }
 
-fn text_value(reader: &mut Reader<'_>, path: &str, text: &str, secret: bool, place: Place) -> Option<SettingValue> {
-    match Reference::parse(text) {
-        Some(Ok(reference)) if secret && !reference.is_bare() => {
-            not_bare(reader, path, place);
-            None
-        }
-        Some(Ok(reference)) => Some(SettingValue::Reference(reference)),
+fn text_value(
+    reader: &mut Reader<'_>,
+    path: &str,
+    text: &str,
+    secret: Option<&str>,
+    place: Place,
+) -> Option<SettingValue> {
+    let parsed = Reference::parse(text);
+    if let Some(why) = secret
         // A secret written as `secret:hunter 2` is not repeated.
-        Some(Err(_)) | None if secret => {
-            not_bare(reader, path, place);
-            None
-        }
+        && !matches!(&parsed, Some(Ok(reference)) if reference.is_bare())
+    {
+        not_bare(reader, path, why, place);
+        return None;
+    }
+    match parsed {
+        Some(Ok(reference)) => Some(SettingValue::Reference(reference)),
         Some(Err(error)) => {
             reader.problem(place, format!("`{path}`: {error}"), format!("accepted: {}", error.accepted()));
             None
@@ -129,7 +156,7 @@ fn text_value(reader: &mut Reader<'_>, path: &str, text: &str, secret: bool, pla
 }
 
 /// The message never has the value.
-fn not_bare(reader: &mut Reader<'_>, path: &str, place: Place) {
-    let message = format!("`{path}` is a secret setting, and its value is not a bare reference");
+fn not_bare(reader: &mut Reader<'_>, path: &str, why: &str, place: Place) {
+    let message = format!("`{path}` is a secret setting{why}, and its value is not a bare reference");
     reader.problem(place, message, "accepted: \"env:NAME\" or \"secret:PATH\", without a default");
 }

@@ -6,10 +6,11 @@ use agentenv_protocol::Name;
 
 use super::{
     Flags,
-    reader::{At, Reader, Section},
+    declared::{self, Patterns},
+    reader::{At, Found, Reader, Section},
     settings,
 };
-use crate::{DEFAULT_READY_TIMEOUT_S, FrontendSpec, Place, ServiceSpec, WebsiteSource, WebsiteSpec};
+use crate::{DEFAULT_READY_TIMEOUT_S, Declaration, FrontendSpec, Place, ServiceSpec, WebsiteSource, WebsiteSpec};
 
 /// The longest time that a site may take to be ready: an hour.
 const MAX_READY_TIMEOUT_S: u32 = 3600;
@@ -19,41 +20,37 @@ const MAX_IMAGE_LEN: usize = 512;
 /// Ports of a pod's services, with who has them.
 type Ports = Vec<(String, At<u16>)>;
 
-pub(super) fn read(reader: &mut Reader<'_>, root: &mut Section<'_>, flags: &Flags) -> Option<WebsiteSpec> {
-    let domains_at = root.take("domains");
-    let live_at = root.take("live");
-    let allow_hosts_at = root.take("allow_hosts");
-    let live = flags.live.or_else(|| live_at.as_ref().and_then(|found| reader.boolean(found))).unwrap_or(false);
-    let domain_texts = match flags.domains.as_slice() {
-        [] => domains_at.as_ref().map(|found| reader.strings(found, "an array of host patterns")).unwrap_or_default(),
-        given => from_flags(given, "--domain"),
-    };
-    let allow_texts = match flags.allow_hosts.as_slice() {
-        [] => {
-            allow_hosts_at.as_ref().map(|found| reader.strings(found, "an array of host patterns")).unwrap_or_default()
+pub(super) fn read(
+    reader: &mut Reader<'_>,
+    root: &mut Section<'_>,
+    flags: &Flags,
+    declaration: Option<&Declaration>,
+) -> Option<WebsiteSpec> {
+    let (domains_at, live_at, allow_hosts_at) = (root.take("domains"), root.take("live"), root.take("allow_hosts"));
+    let given = match (flags.live, &live_at) {
+        (Some(value), _) => Some(At { value, place: Place::Flag(if value { "--live" } else { "--no-live" }) }),
+        (None, Some(found)) => {
+            reader.boolean(found).map(|value| At { value, place: reader.place(found.span()) })
         }
-        given => from_flags(given, "--allow-host"),
+        (None, None) => None,
     };
-    let no_domains = domain_texts.is_empty();
-    let first_allow = allow_texts.first().map(|host| host.place.clone());
-    let domains = reader.patterns("domains", domain_texts);
-    let allow_hosts = reader.patterns("allow_hosts", allow_texts);
-    let live_place = match (flags.live, &live_at) {
-        (Some(_), _) => Place::Flag("--live"),
-        (None, Some(found)) => reader.place(found.span()),
-        (None, None) => reader.start(),
-    };
-    if live && no_domains {
+    let live = declared::live(reader, given, declaration);
+    let given = given_patterns(reader, "domains", domains_at.as_ref(), &flags.domains, "--domain");
+    let domains = declared::domains(reader, given, declaration, live.value);
+    let given = given_patterns(reader, "allow_hosts", allow_hosts_at.as_ref(), &flags.allow_hosts, "--allow-host");
+    let allow_hosts = declared::allow_hosts(reader, given, declaration, live.value);
+    if live.value == Some(true) && domains.written == 0 && domains.known {
         let message = "the site is live and has no domains";
-        reader.problem(live_place, message, "accepted: the real site's names, such as `domains = [\"github.com\"]`");
+        reader.problem(live.place, message, "accepted: the real site's names, such as `domains = [\"github.com\"]`");
     }
-    if let Some(place) = first_allow
-        && !live
+    if let Some(place) = allow_hosts.first
+        && live.value == Some(false)
     {
         let hint = "accepted: with `live = true` only; what else a synthetic site's pages need is part of the site";
         reader.problem(place, "`allow_hosts` is given for a site that is not live", hint);
     }
-    let (settings, secret_settings) = settings::read(reader, root, flags);
+    let (domains, allow_hosts, live) = (domains.patterns, allow_hosts.patterns, live.value.unwrap_or(false));
+    let (settings, secret_settings) = settings::read(reader, root, flags, declaration.map(|declaration| &declaration.settings));
     let ready_timeout_s = root
         .take("ready_timeout_s")
         .and_then(|found| reader.integer(&found, 1..=MAX_READY_TIMEOUT_S))
@@ -62,8 +59,24 @@ pub(super) fn read(reader: &mut Reader<'_>, root: &mut Section<'_>, flags: &Flag
     Some(WebsiteSpec { domains, live, allow_hosts, source, settings, secret_settings, ready_timeout_s })
 }
 
-fn from_flags(texts: &[String], flag: &'static str) -> Vec<At<String>> {
-    texts.iter().map(|text| At { value: text.clone(), place: Place::Flag(flag) }).collect()
+/// What a flag or the file gives, with the place of the whole; `None` where neither does.
+fn given_patterns(
+    reader: &mut Reader<'_>,
+    key: &'static str,
+    found: Option<&Found<'_>>,
+    flags: &[String],
+    flag: &'static str,
+) -> Option<At<Patterns>> {
+    let (texts, place) = match (flags, found) {
+        ([], None) => return None,
+        ([], Some(found)) => (reader.strings(found, "an array of host patterns"), reader.place(found.span())),
+        (flags, _) => {
+            let place = Place::Flag(flag);
+            (flags.iter().map(|text| At { value: text.clone(), place: place.clone() }).collect(), place)
+        }
+    };
+    let (written, first) = (texts.len(), texts.first().map(|text| text.place.clone()));
+    Some(At { value: Patterns { patterns: reader.patterns(key, texts), written, first, known: true }, place })
 }
 
 fn source(reader: &mut Reader<'_>, root: &mut Section<'_>, flags: &Flags, live: bool) -> Option<WebsiteSource> {
@@ -128,7 +141,7 @@ fn check_image(reader: &mut Reader<'_>, image: String, place: Place) -> Option<S
 
 fn services(
     reader: &mut Reader<'_>,
-    found: &super::reader::Found<'_>,
+    found: &Found<'_>,
     ports: &mut Ports,
 ) -> BTreeMap<Name, ServiceSpec> {
     let Some(section) = reader.section(found, "tables such as `[services.database]`") else { return BTreeMap::new() };
@@ -189,7 +202,7 @@ fn frontend(reader: &mut Reader<'_>, mut section: Section<'_>, ports: &mut Ports
 }
 
 /// Whether the path plainly lies within the bundle; `.` is the bundle itself.
-pub(super) fn is_inner_path(text: &str) -> bool {
+pub(crate) fn is_inner_path(text: &str) -> bool {
     let path = text.strip_prefix("./").unwrap_or(text).trim_end_matches('/');
     let plain = |part: &str| !part.is_empty() && part != "." && part != ".." && !part.contains(['\0', '\\']);
     text == "." || (!path.is_empty() && path.split('/').all(plain))
