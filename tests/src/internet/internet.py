@@ -85,7 +85,7 @@ def certificate(name, names, days=30, sign=True):
     return context
 
 
-PAGE = """<!doctype html><html><head><title>GitHub</title>
+PAGE = """<!doctype html><html><head><title>GitHub</title>{login}
 <link rel="stylesheet" href="https://github.githubassets.com/assets/light.css"></head>
 <body><h1 id="who">{who}</h1><img id="face" src="https://avatars.githubusercontent.com/u/583231.png" alt="">
 <a href="https://gist.github.com/">Gists</a></body></html>"""
@@ -140,7 +140,9 @@ class Origin(http.server.BaseHTTPRequestHandler):
             return self.api(path)
         if host in ("github.com", "www.github.com", "rebind.github.com"):
             signed_in = f"user_session={SESSION}" in (self.headers.get("Cookie") or "")
-            return self.answer(200, PAGE.format(who="Signed in as octocat" if signed_in else "Sign in to GitHub"))
+            return self.answer(200, PAGE.format(
+                who="Signed in as octocat" if signed_in else "Sign in to GitHub",
+                login='<meta name="user-login" content="octocat">' if signed_in else ""))
         if host == "github.githubassets.com":
             return self.answer(200, "h1 { color: rgb(1, 2, 3) }", "text/css", Access_Control_Allow_Origin="*")
         if host == "avatars.githubusercontent.com":
