@@ -64,6 +64,14 @@ async fn row_77_children_that_outlive_the_program_are_ended_with_it() {
 }
 
 #[tokio::test]
+async fn row_77_a_child_without_its_runs_mark_is_ended_with_its_group() {
+    let heard = sh("env -i sleep 600 & echo $!", LONG).await;
+    let pid = heard.lines[0].trim();
+    let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    assert!(state.is_empty() || state.contains(") Z "), "{state}");
+}
+
+#[tokio::test]
 async fn a_program_that_ignores_term_is_killed_after_its_grace() {
     let heard = sh("trap '' TERM; echo began; while :; do sleep 1; done", Duration::from_millis(300)).await;
     assert_eq!(heard.finished.ended, Ended::TimedOut);
@@ -72,16 +80,25 @@ async fn a_program_that_ignores_term_is_killed_after_its_grace() {
 
 #[tokio::test]
 async fn row_76_a_process_of_another_run_is_not_touched() {
-    let mut other = Command::new("sleep").arg("600").env(RUN_ENV, "r-000000000000").spawn().unwrap();
+    let run = RunId::random();
+    let mut other = Command::new("sleep").arg("600").env(RUN_ENV, run.as_str()).spawn().unwrap();
     let heard = sh("true", LONG).await;
     assert_eq!(strays::kill(&heard.run), 0);
     assert!(other.try_wait().unwrap().is_none(), "it lives");
-    assert_eq!(strays::kill(&RunId::parse("r-000000000000").unwrap()), 1);
+    assert_eq!(strays::kill(&run), 1);
     other.wait().unwrap();
 }
 
 #[test]
 fn the_callers_own_variables_are_not_handed_on() {
+    /// In a process of its own, for the variables of this one are every test's.
+    const OUTER: &str = "AGENTENV_TEST_OUTER";
+    if std::env::var_os(OUTER).is_none() {
+        let mut again = Command::new(std::env::current_exe().unwrap());
+        again.args(["--exact", "harness::tests::the_callers_own_variables_are_not_handed_on"]);
+        assert!(again.env(OUTER, "x").status().unwrap().success());
+        return;
+    }
     let names: Vec<_> = inherited().map(|(name, _)| name.to_string_lossy().into_owned()).collect();
     assert!(names.iter().any(|name| name == "PATH"));
     assert!(names.iter().all(|name| !name.starts_with("AGENTENV_") || name == HOME_ENV || name == CACHE_ENV));

@@ -19,6 +19,8 @@ mod ledger;
 mod places;
 mod rescue;
 mod source;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use collect::{Collected, Collection};
 pub(crate) use entry::artifact_name;
