@@ -20,6 +20,7 @@ mod pages;
 mod probed;
 mod python;
 mod reset;
+mod runs;
 mod sealed;
 mod secrets;
 mod single_uid;

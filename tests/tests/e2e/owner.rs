@@ -5,7 +5,7 @@ use std::{
     io::{Read, Write},
     os::unix::{fs::PermissionsExt, net::UnixStream},
     path::Path,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     time::Duration,
 };
 
@@ -116,27 +116,74 @@ fn data_for_a_website_that_is_not_there_is_loaded_nowhere() {
     assert_eq!(deploy.operation("alpha", "data/get", &json!({})), json!({"data": {"rows": []}}));
 }
 
+/// A process that the spawner lost sight of: its command line is all that tells whose it is.
+struct Lost {
+    child: Child,
+    _folder: tempfile::TempDir,
+}
+
+impl Lost {
+    fn of(deploy: &Deploy<'_>) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("internal-spawner"), "echo; read line").expect("a script");
+        let mut child = Command::new("sh")
+            .args(["internal-spawner", deploy.id()])
+            .current_dir(folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("sh starts");
+        child.stdout.as_mut().expect("piped").read_exact(&mut [0]).expect("it runs");
+        Self { child, _folder: folder }
+    }
+
+    /// Whether it was ended: its input is open, so it has no other reason.
+    fn was_ended(&mut self) -> bool {
+        self.child.try_wait().expect("a child").is_some()
+    }
+}
+
+impl Drop for Lost {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 #[test]
 fn what_carries_a_deploys_mark_is_gone_when_it_is_closed() {
     let home = pods(&[PySite::new("alpha")]);
     let deploy = home.deploy("pods");
-    // As a process that the spawner lost sight of: the command line is all that tells.
-    let folder = tempfile::tempdir().expect("a folder");
-    fs::write(folder.path().join("internal-spawner"), "echo; read line").expect("a script");
-    let mut lost = Command::new("sh")
-        .args(["internal-spawner", deploy.id()])
-        .current_dir(folder.path())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("sh starts");
-    lost.stdout.as_mut().expect("piped").read_exact(&mut [0]).expect("it runs");
+    let mut lost = Lost::of(&deploy);
     deploy.close();
-    // Held open until here: it had no other reason to end.
-    let ended = lost.try_wait().expect("a child");
-    lost.kill().expect("a child can be killed");
-    lost.wait().expect("a child");
-    assert!(ended.is_some(), "closed, and a process of it runs");
+    assert!(lost.was_ended(), "closed, and a process of it runs");
+}
+
+#[test]
+fn what_a_dead_deploy_left_running_is_ended_by_the_next_command() {
+    let home = pods(&[PySite::new("alpha")]);
+    let deploy = home.deploy("pods");
+    let (processes, mut lost) = (deploy.processes(), Lost::of(&deploy));
+    deploy.supervisor().kill_and_wait();
+    deploy.gone(&processes);
+    assert!(lost.was_ended(), "reaped, and a process of it runs");
+}
+
+#[test]
+fn a_command_in_a_sandbox_ends_with_who_started_it() {
+    let home = pods(&[PySite::new("alpha")]);
+    let deploy = home.deploy("pods");
+    let mut caller = home
+        .command(["env", "exec", deploy.id(), "alpha/server", "--", "/usr/bin/sleep", "4711"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("exec starts");
+    let sleeper = || deploy.processes().into_iter().find(|process| process.arguments().contains("sleep 4711"));
+    let sleeper = eventually("the command runs", PATIENCE, || sleeper().filter(|process| process.name == "sleep"));
+    caller.kill().expect("a child can be killed");
+    caller.wait().expect("a child");
+    eventually("the command is gone", PATIENCE, || (!sleeper.is_alive()).then_some(()));
 }
 
 #[test]
