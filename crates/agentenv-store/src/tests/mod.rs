@@ -4,6 +4,7 @@ mod artifacts;
 mod concurrency;
 mod damage;
 mod envs;
+mod limits;
 mod runs;
 mod trees;
 
