@@ -56,3 +56,8 @@ pub use record::{
 pub use row::Row;
 pub use secrets::MASK;
 pub use step::Step;
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! Several rings as one timeline.
 
-use std::io::{self, Read};
+use std::io::Read;
 
 use agentenv_protocol::TrafficRing;
 
@@ -13,7 +13,7 @@ use crate::{
 /// Makes one timeline of rings.
 pub fn merge<I, R>(rings: Vec<RingTraffic<I, R>>) -> Merged<I, R>
 where
-    I: Iterator<Item = io::Result<CaptureFile<R>>>,
+    I: Iterator<Item = Result<CaptureFile<R>, TrafficError>>,
     R: Read,
 {
     Merged { rings: rings.into_iter().map(|ring| (ring, None)).collect() }
@@ -27,7 +27,7 @@ pub struct Merged<I, R: Read> {
 
 impl<I, R> Merged<I, R>
 where
-    I: Iterator<Item = io::Result<CaptureFile<R>>>,
+    I: Iterator<Item = Result<CaptureFile<R>, TrafficError>>,
     R: Read,
 {
     /// What was read of each ring so far.
@@ -38,7 +38,7 @@ where
 
 impl<I, R> Iterator for Merged<I, R>
 where
-    I: Iterator<Item = io::Result<CaptureFile<R>>>,
+    I: Iterator<Item = Result<CaptureFile<R>, TrafficError>>,
     R: Read,
 {
     type Item = Result<Record, TrafficError>;

@@ -7,7 +7,10 @@ use thiserror::Error;
 /// Why nothing more of a ring can be read.
 #[derive(Debug, Error)]
 pub enum TrafficError {
-    /// A file could not be opened or read.
+    /// A file could not be opened; whoever opens it names it.
+    #[error(transparent)]
+    Open(io::Error),
+    /// A file could not be read to its end.
     #[error("the capture file {file} cannot be read: {source}")]
     Read {
         /// Which.

@@ -1,6 +1,6 @@
 //! A ring, read file by file.
 
-use std::io::{self, Read};
+use std::io::Read;
 
 use agentenv_protocol::TrafficRing;
 
@@ -63,7 +63,7 @@ pub struct RingTraffic<I, R: Read> {
 
 impl<I, R> RingTraffic<I, R>
 where
-    I: Iterator<Item = io::Result<CaptureFile<R>>>,
+    I: Iterator<Item = Result<CaptureFile<R>, TrafficError>>,
     R: Read,
 {
     /// Reads a ring's files, the oldest first.
@@ -131,9 +131,7 @@ where
             return Ok(());
         };
         self.summary.files += 1;
-        let number = self.summary.files;
-        let CaptureFile { name, bytes } =
-            file.map_err(|source| TrafficError::Read { file: format!("number {number}"), source })?;
+        let CaptureFile { name, bytes } = file?;
         match Packets::open(bytes) {
             Ok(packets) => self.current = Some((name, packets)),
             Err(FileError::Damaged(damage)) => self.note(name, damage),
@@ -165,7 +163,7 @@ where
 
 impl<I, R> Iterator for RingTraffic<I, R>
 where
-    I: Iterator<Item = io::Result<CaptureFile<R>>>,
+    I: Iterator<Item = Result<CaptureFile<R>, TrafficError>>,
     R: Read,
 {
     type Item = Result<Record, TrafficError>;

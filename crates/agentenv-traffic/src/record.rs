@@ -23,6 +23,14 @@ impl Record {
         }
     }
 
+    /// The task step in which it began: its place among the steps that the reader was given.
+    pub fn step(&self) -> Option<usize> {
+        match self {
+            Self::Exchange(exchange) => exchange.step,
+            Self::Flow(flow) => flow.step,
+        }
+    }
+
     /// About what it takes of memory.
     pub(crate) fn weight(&self) -> usize {
         match self {

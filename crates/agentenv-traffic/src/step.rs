@@ -3,6 +3,8 @@
 /// A step and when it ran.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
+    /// Its place in the task, from 1.
+    pub number: usize,
     /// What it is called.
     pub name: String,
     /// When it began, in microseconds since 1970.

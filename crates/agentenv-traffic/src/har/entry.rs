@@ -28,6 +28,7 @@ pub(crate) fn entry(exchange: Exchange, steps: &[Step]) -> Entry {
         duration_ms: milliseconds(upgrade.last_us.saturating_sub(exchange.started_us)),
     });
     let peers = exchange.peers;
+    let step = exchange.step.and_then(|step| steps.get(step));
     let timings = Timings {
         blocked: UNKNOWN,
         dns: UNKNOWN,
@@ -39,7 +40,7 @@ pub(crate) fn entry(exchange: Exchange, steps: &[Step]) -> Entry {
     };
     let server = peers.server_address;
     Entry {
-        pageref: exchange.step.map(page_id),
+        pageref: step.map(page_id),
         started_date_time: super::date_time(exchange.started_us),
         time: milliseconds(exchange.send_us + exchange.wait_us + exchange.receive_us),
         request: exchange.request.map_or_else(|| no_request(&server.to_string()), request),
@@ -52,7 +53,7 @@ pub(crate) fn entry(exchange: Exchange, steps: &[Step]) -> Entry {
         website: peers.website.to_string(),
         client: peers.client.to_string(),
         service: peers.service.to_string(),
-        step: exchange.step.and_then(|step| steps.get(step)).map(|step| step.name.clone()),
+        step: step.map(|step| step.name.clone()),
         interim: exchange.interim,
         upgrade,
         flags: exchange.flags.into_iter().collect(),
@@ -60,8 +61,8 @@ pub(crate) fn entry(exchange: Exchange, steps: &[Step]) -> Entry {
 }
 
 /// The id of the page that stands for a step.
-pub(crate) fn page_id(step: usize) -> String {
-    format!("step_{}", step + 1)
+pub(crate) fn page_id(step: &Step) -> String {
+    format!("step_{}", step.number)
 }
 
 fn request(request: record::Request) -> Request {

@@ -2,6 +2,8 @@
 
 mod cookie;
 mod entry;
+#[cfg(test)]
+mod tests;
 mod types;
 
 use std::io::{self, Write};
@@ -33,9 +35,9 @@ impl<W: Write> HarWriter<W> {
         out.write_all(b"{\"log\":{\"version\":\"1.2\",\"creator\":")?;
         write_json(&mut out, &Creator { name: "agent-env", version: creator })?;
         out.write_all(b",\"pages\":")?;
-        let pages = steps.iter().enumerate().map(|(number, step)| Page {
+        let pages = steps.iter().map(|step| Page {
             started_date_time: date_time(step.started_us),
-            id: page_id(number),
+            id: page_id(step),
             title: &step.name,
             page_timings: PageTimings { on_content_load: -1, on_load: -1 },
         });

@@ -52,6 +52,8 @@ pub(crate) struct Conversation {
     current: [Option<u64>; 2],
     /// It can't be told any more which response is whose.
     unpaired: bool,
+    /// Messages may be missing right before what was found again: it can be told only of a client that doesn't pipeline.
+    uncertain: bool,
     done: Vec<Exchange>,
     /// How many exchanges were found.
     pub(crate) exchanges: u64,
@@ -71,6 +73,7 @@ impl Conversation {
             next_id: 1,
             current: [None, None],
             unpaired: false,
+            uncertain: false,
             done: Vec::new(),
             exchanges: 0,
             flags: BTreeSet::new(),
@@ -228,14 +231,14 @@ impl Conversation {
         if self.open.len() >= limits::PENDING {
             self.stop_pairing(Flag::OverLimit);
         }
-        if found_again && self.open.iter().any(Open::is_unanswered) {
-            if self.parsers[Side::ToClient as usize].is_searching() {
-                // Their responses are among what is missing: the client has gone on.
-                self.give_up_unanswered(usize::MAX);
-            } else {
-                self.stop_pairing(Flag::Unpaired);
-            }
+        let unanswered = self.open.iter().any(Open::is_unanswered);
+        if unanswered && found_again && self.parsers[Side::ToClient as usize].is_searching() {
+            // Their responses are among what is missing: the client has gone on.
+            self.give_up_unanswered(usize::MAX);
+        } else if unanswered && (found_again || self.uncertain) {
+            self.stop_pairing(Flag::Unpaired);
         }
+        self.uncertain = found_again || self.uncertain && unanswered;
         self.parsers[Side::ToServer as usize].body(message.head.request_framing());
         let mut open = self.begin_exchange();
         open.pairable = !self.unpaired;
@@ -299,19 +302,33 @@ impl Conversation {
 
     /// The exchange that a response is of.
     fn pair(&mut self, found_again: bool) -> Option<u64> {
-        let unanswered: Vec<_> = self.open.iter().filter(|open| open.is_unanswered()).map(|o| (o.id, o.ack)).collect();
+        let unanswered = || self.open.iter().filter(|open| open.is_unanswered());
         if !found_again {
-            return unanswered.first().map(|(id, _)| *id);
+            let first = unanswered().next().map(|open| open.id);
+            let missing = self.parsers[Side::ToServer as usize].is_searching();
+            if first.is_none() && (self.uncertain || !missing) {
+                // An answer that nobody asked for, or to something that is not known to be missing.
+                self.stop_pairing(Flag::Unpaired);
+            }
+            return first;
         }
-        // Some responses may be missing. A client that doesn't pipeline sends a request when it has the response to the one before.
-        if let [.., (_, before), (_, last)] = unanswered[..]
+        self.uncertain = true;
+        let count = unanswered().count();
+        if self.parsers[Side::ToServer as usize].is_searching() {
+            // Requests are missing too, and the response is of one of them: it came after what those waited for.
+            self.give_up_unanswered(count);
+            return None;
+        }
+        // Responses may be missing. A client that doesn't pipeline sends a request when it has the response to the one before.
+        let last: Vec<_> = unanswered().skip(count.saturating_sub(2)).map(|open| (open.id, open.ack)).collect();
+        if let [(_, before), (_, last)] = last[..]
             && before == last
         {
             self.stop_pairing(Flag::Unpaired);
             return None;
         }
-        self.give_up_unanswered(unanswered.len().saturating_sub(1));
-        unanswered.last().map(|(id, _)| *id)
+        self.give_up_unanswered(count.saturating_sub(1));
+        last.last().map(|(id, _)| *id)
     }
 
     fn response(&mut self, message: Message, found_again: bool) {
@@ -410,6 +427,7 @@ impl Application for Conversation {
 
     fn began_before(&mut self, side: Side) {
         self.flags.insert(Flag::BeganBefore);
+        self.uncertain = true;
         self.parsers[side as usize].search();
     }
 

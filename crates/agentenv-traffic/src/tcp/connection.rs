@@ -38,13 +38,15 @@ pub(crate) struct Connection<A> {
     halves: [Half; 2],
     budget: Budget,
     packets: u64,
+    /// When the last bytes were passed on.
+    passed_us: u64,
     reset: Option<u64>,
     pub(crate) app: A,
 }
 
 impl<A: Application> Connection<A> {
     pub(crate) fn new(budget: &Budget, app: A) -> Self {
-        Self { halves: <[Half; 2]>::default(), budget: budget.clone(), packets: 0, reset: None, app }
+        Self { halves: <[Half; 2]>::default(), budget: budget.clone(), packets: 0, passed_us: 0, reset: None, app }
     }
 
     pub(crate) fn half(&self, side: Side) -> &Half {
@@ -84,6 +86,10 @@ impl<A: Application> Connection<A> {
         self.half_mut(side).packets += 1;
         if segment.syn {
             self.begin(side, segment.seq);
+            if let Some(ack) = segment.ack {
+                // It answers the other end's, which may come late or not at all.
+                self.begin(side.other(), ack.wrapping_sub(1));
+            }
         }
         if let Some(ack) = segment.ack {
             self.half_mut(side.other()).acknowledged(ack);
@@ -168,6 +174,10 @@ impl<A: Application> Connection<A> {
         let Some(new) = bytes.get(known..).filter(|new| !new.is_empty()) else { return };
         half.bytes += new.len() as u64;
         half.set_next(next + new.len() as u64);
+        // What had to wait for something could be read when that had come. A clock that was set back is another matter.
+        let late = self.passed_us.saturating_sub(time_us) <= limits::LOST_AFTER_US;
+        self.passed_us = if late { self.passed_us.max(time_us) } else { time_us };
+        let time_us = self.passed_us;
         self.app.data(side, Piece { time_us, ack, starts_segment: known == 0, bytes: new });
     }
 
@@ -200,11 +210,15 @@ impl<A: Application> Connection<A> {
         advanced
     }
 
-    /// The offset to which a direction would have to skip for anything to go on, if it waits.
+    /// The offset to which a direction would have to skip for anything to go on, if something of it is missing.
     fn skip_target(&self, side: Side) -> Option<u64> {
         let half = self.half(side);
         let next = half.next?;
         let held = half.first().map(|(offset, _)| offset);
+        if held.is_some_and(|held| held <= next) {
+            // It waits for the other direction only.
+            return None;
+        }
         let end = half.end.map(|(end, _)| end);
         let other = self.half(side.other());
         let awaited = other.first().and_then(|(offset, held)| {
@@ -249,13 +263,26 @@ impl<A: Application> Connection<A> {
                 let unsettled = half.next.is_none() && half.first().is_some();
                 // What was captured first goes on first.
                 let time = half.first().or_else(|| self.half(side.other()).first()).map(|(_, held)| held.time_us);
-                (target.is_some() || unsettled).then_some((unsettled, time, side, target))
+                (target.is_some() || unsettled).then_some((!unsettled, time, side, target))
             };
-            let first =
-                Side::BOTH.into_iter().filter_map(waiting).min_by_key(|(unsettled, time, ..)| (!unsettled, *time));
-            let Some((_, _, side, target)) = first else { break };
-            self.skip(side, target);
+            let first = Side::BOTH.into_iter().filter_map(waiting).min_by_key(|(settled, time, ..)| (*settled, *time));
+            match first {
+                Some((_, _, side, target)) => self.skip(side, target),
+                None if self.pass_uncaused() => {}
+                None => break,
+            }
         }
+    }
+
+    /// Passes on the first of what waits for each other, as no real connection does.
+    fn pass_uncaused(&mut self) -> bool {
+        let captured = |side: &Side| self.half(*side).first().map(|(_, held)| held.time_us);
+        let sides = Side::BOTH.into_iter().filter(|side| captured(side).is_some());
+        let Some(side) = sides.min_by_key(captured) else { return false };
+        if let Some((offset, held)) = self.half_mut(side).pop() {
+            self.pass(side, offset, held.time_us, held.ack, &held.bytes);
+        }
+        true
     }
 
     fn skip(&mut self, side: Side, target: Option<u64>) {
