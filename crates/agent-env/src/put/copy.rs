@@ -198,3 +198,6 @@ fn same_content(source: &mut File, other: &Path) -> io::Result<bool> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
