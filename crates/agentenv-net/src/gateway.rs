@@ -24,6 +24,7 @@ use crate::{
 };
 
 mod agent;
+mod computer;
 mod conditions;
 mod file_body;
 mod own_host;
@@ -32,6 +33,8 @@ mod route;
 mod token;
 mod traffic;
 
+pub use computer::Computer;
+use computer::Computers;
 use route::Route;
 use traffic::Traffic;
 
@@ -44,6 +47,7 @@ pub struct GatewayBuilder {
     services: BTreeMap<Name, SiteKey>,
     pages: BTreeMap<Name, HostName>,
     browsers: BTreeSet<Name>,
+    computers: BTreeMap<Name, Arc<dyn Computer>>,
     card: Option<AgentCard>,
     captures: Option<Arc<dyn Captures>>,
 }
@@ -61,6 +65,14 @@ impl GatewayBuilder {
     #[must_use]
     pub fn website(mut self, website: Name, host: HostName) -> Self {
         self.pages.insert(website, host);
+        self
+    }
+
+    /// Adds a computer: `/agent/TOKEN/<computer>/`, its browser's DevTools included.
+    #[must_use]
+    pub fn computer(mut self, computer: Name, desktop: Arc<dyn Computer>) -> Self {
+        self.browsers.insert(computer.clone());
+        self.computers.insert(computer, desktop);
         self
     }
 
@@ -98,6 +110,7 @@ impl GatewayBuilder {
         let owner = LifeOwner::new(self.sites.limits().grace);
         let answer = self.sites.limits().answer;
         let state = Arc::new(State {
+            computers: Computers::new(self.computers, self.sites.dial().clone(), self.sites.limits().clone()),
             cdp: CdpGate::new(self.browsers, self.sites.dial().clone(), self.sites.limits().clone()),
             control: self.control,
             agent: self.agent,
@@ -139,6 +152,7 @@ impl Gateway {
             services: BTreeMap::new(),
             pages: BTreeMap::new(),
             browsers: BTreeSet::new(),
+            computers: BTreeMap::new(),
             card: None,
             captures: None,
         }
@@ -182,6 +196,7 @@ struct State {
     card: Option<Vec<u8>>,
     traffic: Option<Traffic>,
     cdp: CdpGate,
+    computers: Computers,
     life: Life,
 }
 
@@ -225,7 +240,12 @@ impl State {
                 if !self.agent.matches(token.as_bytes()) {
                     return Err(ProxyError::Unauthorized);
                 }
-                agent::serve(&self.cdp, &self.life, &self.agent, &host, &browser, &rest, request).await
+                match self.computers.serve(&self.life, &browser, &rest, request).await {
+                    Ok(answer) => answer,
+                    Err(request) => {
+                        agent::serve(&self.cdp, &self.life, &self.agent, &host, &browser, &rest, request).await
+                    }
+                }
             }
         }
     }

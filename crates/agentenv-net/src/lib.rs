@@ -109,7 +109,7 @@ pub use browser_net::{BrowserNet, BrowserNetHandle, BrowserSockets};
 pub use captures::{CaptureBytes, CaptureMissing, Captures};
 pub use cdp::{CdpGate, Hold};
 pub use decide::{DeniedLog, DenyReason, SiteTable, Verdict, decide};
-pub use gateway::{Gateway, GatewayBuilder};
+pub use gateway::{Computer, Gateway, GatewayBuilder};
 pub use limits::Limits;
 pub use real::{HostNetwork, HostNetworkError, RealNetwork, UpstreamProxy, UpstreamProxyError, is_public};
 pub use site_client::{SiteClient, SiteError};

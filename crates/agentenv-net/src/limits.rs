@@ -43,6 +43,12 @@ pub(crate) const CDP_MESSAGE_BYTES: usize = 256 * 1024 * 1024;
 pub(crate) const DEVTOOLS_BODY_BYTES: usize = 8 * 1024 * 1024;
 /// CDP connections of a deploy at a time.
 pub(crate) const CDP_CONNECTIONS: usize = 256;
+/// Viewers of a deploy's computers at a time: people.
+pub(crate) const VNC_CONNECTIONS: usize = 16;
+/// What a viewer sends at once: keys, the pointer, a clipboard.
+pub(crate) const VNC_MESSAGE_BYTES: usize = 1024 * 1024;
+/// Bytes of an action: 10,000 characters, each escaped.
+pub(crate) const ACTION_BYTES: usize = 256 * 1024;
 /// How often a browser that doesn't answer yet is tried.
 pub(crate) const CDP_RETRY: Duration = Duration::from_millis(25);
 /// How long a closing handshake may take: the peer only has to echo.

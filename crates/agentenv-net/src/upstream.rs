@@ -25,10 +25,15 @@ pub enum Upstream {
         /// Which of its services.
         service: Role,
     },
-    /// The DevTools port of a browser.
+    /// The DevTools port of a browser, alone or a computer's.
     DevTools {
         /// Which browser.
         browser: Name,
+    },
+    /// The VNC port of a computer.
+    Vnc {
+        /// Which computer.
+        computer: Name,
     },
 }
 
@@ -43,7 +48,7 @@ impl fmt::Display for Upstream {
         match self {
             Self::Service { website, service: Role::Server } => write!(f, "{website}/server"),
             Self::Service { website, service: Role::Frontend } => write!(f, "{website}/frontend"),
-            Self::DevTools { browser } => write!(f, "{browser}"),
+            Self::DevTools { browser: name } | Self::Vnc { computer: name } => write!(f, "{name}"),
         }
     }
 }

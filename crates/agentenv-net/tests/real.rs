@@ -45,9 +45,7 @@ const PRIVATE: &str = "10.20.30.40";
 /// Runs a test in a network namespace of its own, as whoever runs it.
 fn inside<F: Future<Output = ()>>(test: &str, run: impl FnOnce() -> F) {
     if std::env::var_os(INSIDE).is_some() {
-        for (what, value) in [("link", &["set", "lo", "up"] as &[&str])] {
-            ip(&[&[what], value].concat());
-        }
+        ip(&["link", "set", "lo", "up"]);
         for address in [DNS, ORIGIN, PROXY, PRIVATE] {
             ip(&["addr", "add", &format!("{address}/32"), "dev", "lo"]);
         }

@@ -150,6 +150,8 @@ pub struct Region {
 pub enum ComputerErrorKind {
     /// A coordinate or a region is not on the screen.
     OutOfBounds,
+    /// It is no action that there is.
+    BadRequest,
     /// There is no key of that name.
     UnknownKey,
     /// A text, an amount or a time is longer than what is taken.
@@ -158,4 +160,26 @@ pub enum ComputerErrorKind {
     Away,
     /// The desktop did not answer in time.
     Slow,
+}
+
+/// Why an action was not done, and what of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[error("{message}")]
+pub struct ComputerError {
+    /// For programs.
+    pub kind: ComputerErrorKind,
+    /// For people: names the thing.
+    pub message: String,
+}
+
+/// What an action is answered with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ComputerReply {
+    /// Where the cursor is now.
+    pub cursor: Coordinate,
+    /// The screen as PNG, in base64, where it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub screenshot: Option<String>,
 }

@@ -20,7 +20,9 @@ mod traffic;
 mod website;
 
 pub use card::{AgentCard, AgentExtension, AgentInterface, Capabilities, WebsiteParams};
-pub use computer::{ComputerAction, ComputerErrorKind, Coordinate, Region, ScrollDirection};
+pub use computer::{
+    ComputerAction, ComputerError, ComputerErrorKind, ComputerReply, Coordinate, Region, ScrollDirection,
+};
 pub use exit::ExitCode;
 pub use home::{CACHE_ENV, HOME_ENV, Home};
 pub use host::{HostError, HostName, HostPattern};

@@ -6,8 +6,9 @@ use std::{borrow::Cow, fs, path::PathBuf};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema, schema_for};
 
 use crate::{
-    AgentCard, CaptureId, DataGet, DataLoad, DataReply, DeployId, ErrorBody, HostName, HostPattern, Name,
-    SessionRequest, SessionState, TrafficCaptureListing, WebsiteParams, control::DeployInfo,
+    AgentCard, CaptureId, ComputerAction, ComputerError, ComputerReply, DataGet, DataLoad, DataReply, DeployId,
+    ErrorBody, HostName, HostPattern, Name, SessionRequest, SessionState, TrafficCaptureListing, WebsiteParams,
+    control::DeployInfo,
 };
 
 /// Every published schema, by the name of its file: `NAME.schema.json`.
@@ -22,6 +23,9 @@ fn schemas() -> Vec<(&'static str, Schema)> {
         ("session-state", schema_for!(SessionState)),
         ("error", schema_for!(ErrorBody)),
         ("deploy", schema_for!(DeployInfo)),
+        ("computer-action", schema_for!(ComputerAction)),
+        ("computer-error", schema_for!(ComputerError)),
+        ("computer-reply", schema_for!(ComputerReply)),
         ("traffic-capture-listing", schema_for!(TrafficCaptureListing)),
     ]
 }

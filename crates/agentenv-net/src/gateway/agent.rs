@@ -2,7 +2,7 @@
 
 use agentenv_protocol::{AgentToken, Name};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use hyper::body::Incoming;
+use hyper::{body::Incoming, upgrade::OnUpgrade};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio_tungstenite::{
@@ -91,18 +91,13 @@ async fn websocket(
     rest: &str,
     mut request: Request<Incoming>,
 ) -> Result<Response<Body>, ProxyError> {
-    let headers = request.headers();
-    if headers.get(header::SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
-        return Err(ProxyError::BadRequest("only WebSocket version 13"));
-    }
-    let key = headers.get(header::SEC_WEBSOCKET_KEY).ok_or(ProxyError::BadRequest("no Sec-WebSocket-Key"))?;
-    let accept = HeaderValue::from_str(&derive_accept_key(key.as_bytes())).map_err(http::Error::from)?;
     let path = rest.split('?').next().unwrap_or_default();
     if path != "/" && !path.starts_with("/devtools/") {
         return Err(ProxyError::NoRoute);
     }
     let (session, devtools) = gate.connect(browser, path).await?;
-    let (upgrade, draining) = (hyper::upgrade::on(&mut request), life.clone());
+    let (upgrade, response) = switching(&mut request)?;
+    let draining = life.clone();
     let upstream = Upstream::DevTools { browser: browser.clone() };
     life.spawn(async move {
         match upgrade.await {
@@ -116,13 +111,24 @@ async fn websocket(
             Err(error) => tracing::debug!(%error, %upstream, "CDP client gone before it was connected"),
         }
     });
+    Ok(response)
+}
+
+/// The client's end of a WebSocket, and the answer that gives it one.
+pub(super) fn switching(request: &mut Request<Incoming>) -> Result<(OnUpgrade, Response<Body>), ProxyError> {
+    let headers = request.headers();
+    if headers.get(header::SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
+        return Err(ProxyError::BadRequest("only WebSocket version 13"));
+    }
+    let key = headers.get(header::SEC_WEBSOCKET_KEY).ok_or(ProxyError::BadRequest("no Sec-WebSocket-Key"))?;
+    let accept = HeaderValue::from_str(&derive_accept_key(key.as_bytes())).map_err(http::Error::from)?;
     let mut response = Response::new(body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
     headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
     headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
     headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
-    Ok(response)
+    Ok((hyper::upgrade::on(request), response))
 }
 
 #[cfg(test)]
