@@ -25,3 +25,4 @@ mod sealed;
 mod secrets;
 mod single_uid;
 mod store;
+mod traffic_collect;
