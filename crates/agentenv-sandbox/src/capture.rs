@@ -25,6 +25,7 @@ mod folder;
 mod handle;
 mod index;
 mod pcap;
+mod priority;
 mod receive;
 mod ring;
 mod socket;

@@ -81,6 +81,21 @@ impl Capture {
         Self::begin(kernel, socket, interface, folder, options, Fault::None)
     }
 
+    /// A capture that misbehaves as `AGENTENV_TEST_CAPTURE` would have it; for tests.
+    ///
+    /// # Errors
+    /// As [`Capture::start`].
+    #[doc(hidden)]
+    pub fn start_with_fault(
+        fault: &str,
+        socket: PacketSocket,
+        interface: &str,
+        folder: &Path,
+        options: RingOptions,
+    ) -> Result<Self, CaptureError> {
+        Self::begin(Kernel::default(), socket, interface, folder, options, Fault::parse(fault))
+    }
+
     fn begin(
         kernel: Kernel,
         socket: PacketSocket,

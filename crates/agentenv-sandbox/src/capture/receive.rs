@@ -18,6 +18,7 @@ use rustix::{
 use super::{
     batch::Batch,
     index::{BEAT, End, Index},
+    priority,
     ring::Ring,
 };
 use crate::{failure::Failure, kernel::Kernel};
@@ -99,6 +100,7 @@ struct Progress {
 
 /// The whole life of the thread. Ends by closing the ring, which takes some grace periods of the kernel.
 pub(super) fn run(mut receiving: Receiving) {
+    priority::prefer_this_thread();
     let mut at = Progress::default();
     let mut step = receiving.misbehave();
     while step.is_ok() {

@@ -28,12 +28,15 @@ fn main() {
         [_, agentenv_sandbox::SPAWNER_COMMAND, marker] => faults::spawner(marker),
         [_, SUPERVISOR, SHORT] => faults::short_of_descriptors(),
         [_, SUPERVISOR, marker] => lifecycle::supervisor(marker),
+        [_, captures::small_disk::SMALL_DISK, disk] => captures::small_disk::on_a_small_disk(disk.as_ref()),
         [_, probe::COMMAND, ref probe @ ..] => probe::run(probe),
         _ => {}
     }
     let tests = [
         attacks::tests(),
         captures::tests(),
+        captures::readers::tests(),
+        captures::small_disk::tests(),
         client_ports::tests(),
         faults::tests(),
         lifecycle::tests(),
