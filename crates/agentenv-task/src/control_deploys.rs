@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use agentenv_deploy::{ControlClient, DeployDir, RecordError, captures};
 use agentenv_protocol::{
-    CaptureId, DataReply, DeployId, Home,
+    DataReply, DeployId, Home,
     control::{
         CloseRequest, ControlError, DeployInfo, DeployState, GetRequest, LoadRequest, ResetReport, SignInReport,
         SignInRequest,
@@ -17,7 +17,7 @@ use crate::{
     action::DeployEnv,
     deploys::{DeployRequest, Deploys, PlannedDeploy},
     event::{Answer, Work},
-    traffic::{CaptureSource, open_captures},
+    traffic::{CaptureSource, TrafficCaptures, open_captures},
 };
 
 /// How long a deploy that does not answer is waited for: it may be starting, or undoing itself because nobody waits for
@@ -125,8 +125,8 @@ impl Deploys for ControlDeploys {
         Box::pin(async move { open_captures(&self.home, deploy) })
     }
 
-    fn discard_captures<'a>(&'a self, deploy: &'a DeployId, stored: &'a [CaptureId]) -> Answer<'a, ()> {
-        let (dir, stored) = (DeployDir::new(self.home.deploy(deploy)), stored.to_vec());
+    fn discard_captures<'a>(&'a self, deploy: &'a DeployId, stored: &'a TrafficCaptures) -> Answer<'a, ()> {
+        let (dir, stored) = (DeployDir::new(self.home.deploy(deploy)), stored.clone());
         Box::pin(async move {
             let done = tokio::task::spawn_blocking(move || discard(&dir, &stored)).await;
             done.unwrap_or_else(|_| Err(ControlError::infrastructure("the removal was cut short")))
@@ -139,16 +139,16 @@ impl Deploys for ControlDeploys {
 }
 
 /// Removes the rings all of whose files are stored.
-fn discard(dir: &DeployDir, stored: &[CaptureId]) -> Result<(), ControlError> {
+fn discard(dir: &DeployDir, stored: &TrafficCaptures) -> Result<(), ControlError> {
     let failed = |error: &dyn std::fmt::Display| ControlError::infrastructure(error.to_string());
     if !dir.load().is_ok_and(|record| record.is_over()) {
         return Ok(());
     }
-    // Looked at again: nothing of a deploy that is over changes, but for what another command removes.
+    // Looked at again: what was stored while it ran may have grown since. Now it is over, and nothing grows.
     let listing = captures::listing(dir).map_err(|error| failed(&error))?;
     for ring in &listing.rings {
         let mut files = listing.captures.iter().filter(|capture| capture.website == ring.website);
-        if files.all(|capture| stored.contains(&capture.id)) {
+        if files.all(|capture| stored.has_whole(capture)) {
             captures::discard(dir, Some(&ring.website)).map_err(|error| failed(&error))?;
         }
     }

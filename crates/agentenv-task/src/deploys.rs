@@ -1,7 +1,7 @@
 //! What a run does with deploys, as a trait: the runner's tests fail its Nth call.
 
 use agentenv_protocol::{
-    CaptureId, DataReply, DeployId, HostPattern, Name, RunId,
+    DataReply, DeployId, HostPattern, Name, RunId,
     control::{DeployInfo, DeployState, GetRequest, LoadRequest, ResetReport, SignInReport, SignInRequest},
 };
 use tokio::time::Instant;
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::{
     action::DeployEnv,
     event::{Answer, StepProgress},
-    traffic::CaptureSource,
+    traffic::{CaptureSource, TrafficCaptures},
 };
 
 /// A deploy that is about to be made.
@@ -80,9 +80,9 @@ pub trait Deploys: Send + Sync {
     /// The deploy's captures, wherever they are now: at its gateway while it runs, in its folder when it is over.
     fn captures<'a>(&'a self, deploy: &'a DeployId) -> Answer<'a, Box<dyn CaptureSource>>;
 
-    /// Removes what is on disk of the captures of a deploy that is over, website by website: of each whose every file is among
-    /// those that are stored to their end. One that still runs keeps all of it.
-    fn discard_captures<'a>(&'a self, deploy: &'a DeployId, stored: &'a [CaptureId]) -> Answer<'a, ()>;
+    /// Removes what is on disk of the captures of a deploy that is over, website by website: of each whose every file is stored
+    /// to its end. One that still runs keeps all of it.
+    fn discard_captures<'a>(&'a self, deploy: &'a DeployId, stored: &'a TrafficCaptures) -> Answer<'a, ()>;
 
     /// Ends the deploy in whatever state it is, also one that never began, or whose processes are dead; returns when
     /// nothing is left.

@@ -155,6 +155,9 @@ pub struct RunDeploy {
     /// Whether it records its websites' packets (CAP-1).
     #[serde(default)]
     pub captures: bool,
+    /// When its captures recorded nothing, and why (CAP-4).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub degraded: Vec<String>,
 }
 
 /// Where a run's deploy is.

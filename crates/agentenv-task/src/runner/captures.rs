@@ -113,6 +113,16 @@ impl Live<'_> {
         closed.map(|entry| entry.deploy.clone()).collect()
     }
 
+    /// Says once that a ring recorded nothing for a while; the deploy was degraded.
+    fn note_gaps(&mut self, step: Option<usize>, deploy: &DeployId, entry: Option<&TrafficCaptures>) {
+        let gaps = entry.map(TrafficCaptures::gaps).unwrap_or_default();
+        let known = self.record.deploys.iter_mut().find(|entry| entry.deploy == *deploy);
+        let before = known.map(|entry| std::mem::replace(&mut entry.degraded, gaps.clone())).unwrap_or_default();
+        for gap in gaps.into_iter().filter(|gap| !before.contains(gap)) {
+            self.warn(step, gap);
+        }
+    }
+
     async fn collect(
         &mut self,
         step: Option<usize>,
@@ -139,9 +149,7 @@ impl Live<'_> {
             }
             Err(reason) => Collection::unreachable(&*self.runner.log, ledger, reason.clone()).await,
         };
-        for gap in collected.entry.iter().flat_map(TrafficCaptures::gaps) {
-            self.warn(step, gap);
-        }
+        self.note_gaps(step, deploy, collected.entry.as_ref());
         collected
     }
 }

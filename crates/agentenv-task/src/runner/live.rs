@@ -151,6 +151,7 @@ impl<'a> Live<'a> {
             versions: plan.versions,
             info: None,
             captures: step.capture_traffic,
+            degraded: Vec::new(),
         });
     }
 

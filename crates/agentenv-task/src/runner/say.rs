@@ -2,7 +2,10 @@
 
 use std::{os::unix::process::ExitStatusExt as _, process::ExitStatus};
 
-use agentenv_protocol::control::{ResetReport, SignInReport};
+use agentenv_protocol::{
+    Name,
+    control::{ResetReport, SignInReport},
+};
 use serde_json::{Value, json};
 
 use crate::harness::Ended;
@@ -16,12 +19,16 @@ pub(super) fn signed_in(report: &SignInReport) -> String {
     report.signed_in.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// What a reset took, and whether its browsers were cold.
+/// What a reset took, whether its browsers were cold, and what it can't undo.
 pub(super) fn reset(report: &ResetReport) -> String {
     let mut text = format!("data {:.0} ms", report.data_ms);
     if !report.browsers.is_empty() {
         let browsers: Vec<String> = report.browsers.iter().map(|(name, how)| format!("{name}: {how}")).collect();
         text.push_str(&format!(", browsers {:.0} ms ({})", report.browser_ms, browsers.join(", ")));
+    }
+    if !report.not_undone.is_empty() {
+        let sites: Vec<&str> = report.not_undone.iter().map(Name::as_str).collect();
+        text.push_str(&format!("; what was changed on the real {} stays", sites.join(", ")));
     }
     text
 }
@@ -41,5 +48,24 @@ pub(super) fn exit(ended: &Ended) -> Value {
         Ended::Exited(status) => json!({ "exit_code": status.code(), "signal": status.signal() }),
         Ended::TimedOut => json!({ "ended": "timed_out" }),
         Ended::Stopped(why) => json!({ "ended": why }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reset_says_what_it_cannot_undo() {
+        let report = |not_undone: &[&str]| ResetReport {
+            total_ms: 30.0,
+            data_ms: 2.0,
+            browser_ms: 28.0,
+            browsers: [(Name::parse("desk").unwrap(), "cold".to_owned())].into(),
+            not_undone: not_undone.iter().map(|name| Name::parse(name).unwrap()).collect(),
+        };
+        assert_eq!(reset(&report(&[])), "data 2 ms, browsers 28 ms (desk: cold)");
+        let live = "data 2 ms, browsers 28 ms (desk: cold); what was changed on the real github stays";
+        assert_eq!(reset(&report(&["github"])), live);
     }
 }

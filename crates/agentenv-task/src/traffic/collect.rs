@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agentenv_protocol::{CaptureId, TrafficCapture, TrafficCaptureListing};
+use agentenv_protocol::{TrafficCapture, TrafficCaptureListing};
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -35,8 +35,8 @@ pub(crate) struct Collected {
     pub reason: Option<String>,
     /// How many files this pass stored.
     pub stored: usize,
-    /// The files of the source that are stored to their end and on record.
-    pub whole: Vec<CaptureId>,
+    /// Whether all of that is on record indeed: what is not is not stored, as far as anybody can tell.
+    pub kept: bool,
 }
 
 /// A pass that goes on.
@@ -204,11 +204,8 @@ impl Pass<'_> {
         let settled = timeout(SETTLE_LIMIT, self.settle(failed.as_deref())).await;
         let unkept = settled.unwrap_or_else(|_| Err("the store does not answer".to_owned())).err();
         let Some(entry) = self.entry else { return Collected::default() };
-        // What is not on record is not stored, as far as anybody can tell.
-        let listed = self.listing.iter().flat_map(|listing| &listing.captures);
-        let whole = listed.filter(|capture| unkept.is_none() && entry.has_whole(capture));
         Collected {
-            whole: whole.map(|capture| capture.id.clone()).collect(),
+            kept: unkept.is_none(),
             reason: failed.or(unkept).or_else(|| entry.reason.clone()),
             stored: self.stored,
             entry: Some(entry),

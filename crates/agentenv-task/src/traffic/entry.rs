@@ -215,7 +215,7 @@ impl TrafficCaptures {
 
     /// Why it is partial, though nothing went wrong with what is there.
     pub(crate) fn loss(&self) -> Option<String> {
-        let lost = self.rotated_away.iter().map(|id| format!("{id} was rotated away before it was stored"));
+        let lost = self.rotated_away.iter().map(|id| format!("{id} was removed before it was stored"));
         let unreadable = self.not_stored.iter().filter(|left| left.bytes < PCAP_HEADER_BYTES);
         let all: Vec<String> =
             lost.chain(unreadable.map(|left| format!("{} holds nothing readable", left.id))).collect();

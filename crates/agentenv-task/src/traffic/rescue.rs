@@ -7,7 +7,7 @@ use agentenv_store::Holder;
 
 use super::{Collected, Collection, DeployLedger, RunLedger, TrafficCaptures};
 use crate::{
-    record::RunDeploy,
+    record::{RunDeploy, RunRecord},
     run_dir::RunLock,
     run_log::LogError,
     runner::{RunError, Runner},
@@ -82,15 +82,21 @@ impl Runner {
     }
 
     async fn rescue(&self, run: &RunId, only: Option<&DeployId>) -> Result<Vec<Rescued>, RescueError> {
+        let record = self.log.get(run).await.map_err(RunError::Log)?;
+        let wanted = |entry: &&RunDeploy| entry.captures && only.is_none_or(|only| *only == entry.deploy);
+        let deploys: Vec<DeployId> = record.deploys.iter().filter(wanted).map(|entry| entry.deploy.clone()).collect();
+        if record.imported {
+            // Its deploys were never here: what came with it is all there is.
+            return Ok(deploys.into_iter().map(|deploy| as_it_is(deploy, &record)).collect());
+        }
         let dir = self.run_dir(run);
         let folder = |source| RunError::Folder { path: dir.path().to_owned(), source };
         dir.create().map_err(folder)?;
         let lock = dir.lock().map_err(folder)?.ok_or_else(|| RunError::Alive(run.clone()))?;
+        // Read again under the lock: somebody else may have stored more meanwhile.
         let mut record = self.log.get(run).await.map_err(RunError::Log)?;
-        let wanted = |entry: &&RunDeploy| entry.captures && only.is_none_or(|only| *only == entry.deploy);
-        let deploys: Vec<RunDeploy> = record.deploys.iter().filter(wanted).cloned().collect();
         let mut rescued = Vec::new();
-        for RunDeploy { deploy, .. } in deploys {
+        for deploy in deploys {
             let source = self.deploys.captures(&deploy).await.map_err(RescueError::Deploy)?;
             let ledger = &mut RunLedger {
                 record: &mut record,
@@ -138,10 +144,10 @@ impl Runner {
 
     /// Removes from the folder of a deploy that is over the captures of the websites that are stored whole.
     pub(crate) async fn discard(&self, deploy: &DeployId, collected: &Collected) {
-        if collected.whole.is_empty() {
+        let Some(entry) = collected.entry.as_ref().filter(|entry| collected.kept && !entry.files.is_empty()) else {
             return;
-        }
-        if let Err(error) = self.deploys.discard_captures(deploy, &collected.whole).await {
+        };
+        if let Err(error) = self.deploys.discard_captures(deploy, entry).await {
             // They are stored: what stays on disk takes room and nothing else.
             tracing::warn!(%deploy, error = %error.message, "stored captures stay on disk");
         }
@@ -150,6 +156,12 @@ impl Runner {
 
 fn nothing(deploy: DeployId, run: Option<RunId>) -> Rescued {
     Rescued { deploy, run, captures: None, stored: 0, reason: None }
+}
+
+fn as_it_is(deploy: DeployId, record: &RunRecord) -> Rescued {
+    let captures = record.traffic_captures(&deploy);
+    let reason = captures.as_ref().and_then(|entry| entry.reason.clone());
+    Rescued { deploy, run: Some(record.run.clone()), captures, stored: 0, reason }
 }
 
 fn done(deploy: DeployId, run: Option<RunId>, collected: Collected) -> Rescued {

@@ -1,6 +1,6 @@
 //! Runs as people read them.
 
-use agentenv_protocol::{Home, Name, RunId};
+use agentenv_protocol::{DeployId, Home, Name, RunId};
 use agentenv_task::{ArtifactRecord, Outcome, RunRecord, RunState, StepRecord, StepState};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -84,9 +84,17 @@ pub(crate) fn show(home: &Home, record: &RunRecord, alive: bool) -> String {
             let state = serde_json::to_value(deploy.state).ok();
             let state = state.as_ref().and_then(serde_json::Value::as_str).unwrap_or_default();
             let live = if deploy.live { "live" } else { "" };
-            [deploy.deploy.as_str(), deploy.env.as_str(), &deploy.provider, state, live].map(str::to_owned).to_vec()
+            let degraded = deploy.degraded.join("; ");
+            [deploy.deploy.as_str(), deploy.env.as_str(), &deploy.provider, state, live, &degraded]
+                .map(str::to_owned)
+                .to_vec()
         };
         parts.push(section("deploys", &columns(&record.deploys.iter().map(row).collect::<Vec<_>>())));
+    }
+    let traffic: Vec<Vec<String>> =
+        record.deploys_with_captures().iter().filter_map(|deploy| traffic(record, deploy)).collect();
+    if !traffic.is_empty() {
+        parts.push(section("traffic", &columns(&traffic)));
     }
     if !record.artifacts.is_empty() {
         parts.push(section("artifacts", &artifacts(&record.artifacts)));
@@ -158,6 +166,15 @@ fn trouble(index: usize, step: &StepRecord) -> Option<String> {
     lines.extend(step.log.iter().map(|line| format!("| {line}")));
     lines.extend(step.warnings.iter().map(|warning| format!("warning: {warning}")));
     (!lines.is_empty()).then(|| section(&format!("step {} {}", index + 1, step.label()), &lines.join("\n")))
+}
+
+/// What became of a deploy's captures.
+fn traffic(record: &RunRecord, deploy: &DeployId) -> Option<Vec<String>> {
+    let captures = record.traffic_captures(deploy)?;
+    let stored = format!("{} files, {}", captures.files.len(), bytes(captures.bytes()));
+    let status = if captures.is_complete() { "complete" } else { "partial" };
+    let why = captures.reason.clone().unwrap_or_default();
+    Some(vec![deploy.to_string(), captures.universe_id.to_string(), status.to_owned(), stored, why])
 }
 
 /// The lines of `run artifacts`.

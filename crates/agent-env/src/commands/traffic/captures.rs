@@ -257,7 +257,7 @@ async fn on_record(
 }
 
 /// What is said of a deploy that captures nothing.
-pub(super) fn captures_nothing(deploy: &str) -> ControlError {
+fn captures_nothing(deploy: &str) -> ControlError {
     ControlError::new(ExitCode::Refused, format!("the deploy `{deploy}` captures no traffic"))
         .hint("deploy its env with `--capture-traffic`, or `capture_traffic = true` in the task's deploy_env step")
 }

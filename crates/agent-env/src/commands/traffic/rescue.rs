@@ -7,7 +7,7 @@ use agentenv_task::{RescueError, Rescued, RunError};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::captures::{Captures, captures_nothing};
+use super::captures::Captures;
 use crate::{
     commands::{run, task},
     output::Output,
@@ -39,7 +39,8 @@ pub(super) async fn rescue(home: &Home, output: Output, args: &RescueArgs) -> Re
         (None, Some(run)) => {
             let rescued = runner.rescue_run(run).await.map_err(|error| rescue_error(&error))?;
             if rescued.is_empty() {
-                return Err(captures_nothing(&format!("of run {run}")));
+                return Err(ControlError::new(ExitCode::Refused, format!("no deploy of run `{run}` captures traffic"))
+                    .hint("set `capture_traffic = true` in its task's deploy_env step"));
             }
             rescued
         }

@@ -278,7 +278,7 @@ const BROKEN: [(&str, Fault, &[u64], &str); 5] = [
     ("put_capture traffic/shop/0000000004.pcap", Fault::Fail, &[1, 2, 3], "shop.4.pcap: the disk is full"),
     ("open shop.2.pcap", Fault::Fail, &[1], "shop.2.pcap: the gateway is gone"),
     ("list_captures", Fault::Fail, &[], "the captures cannot be listed: the gateway is gone"),
-    ("open shop.1.pcap", Fault::Gone, &[2, 3, 4, 5], "shop.1.pcap was rotated away before it was stored"),
+    ("open shop.1.pcap", Fault::Gone, &[2, 3, 4, 5], "shop.1.pcap was removed before it was stored"),
 ];
 
 #[tokio::test(start_paused = true)]
@@ -439,6 +439,8 @@ async fn cap_4_the_gaps_of_a_ring_are_on_record_and_said() {
     assert_eq!(entry(&record).rings[0].gaps, [gap]);
     let said = "the traffic of shop was not recorded from 2026-01-01T00:00:00.000000Z to 2026-01-01T00:00:02.000000Z: its thread ended";
     assert_eq!(record.steps[1].warnings, [said]);
+    assert_eq!(record.deploys[0].degraded, [said], "the deploy was not well");
+    assert!(record.steps[2].warnings.is_empty(), "said once");
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use std::{
 };
 
 use agentenv_protocol::{
-    CaptureGap, CaptureId, DataReply, DeployId, ErrorKind, ExitCode, Home, Name, RunId, UniverseId,
+    CaptureGap, DataReply, DeployId, ErrorKind, ExitCode, Home, Name, RunId, UniverseId,
     control::{
         BrowserInfo, ControlError, DeployInfo, DeployState, GetRequest, LoadRequest, ResetReport, SignInReport,
         SignInRequest, SignedIn, WebsiteInfo,
@@ -24,7 +24,7 @@ use crate::{
     record::{ArtifactRecord, RunRecord},
     run_log::{LogError, NewFile, RunLog},
     runner::Runner,
-    traffic::CaptureSource,
+    traffic::{CaptureSource, TrafficCaptures},
 };
 use captures::FakeSource;
 pub(super) use captures::{FakeCapture, FakeUniverse, bytes, id as capture_id};
@@ -196,7 +196,7 @@ impl Deploys for Fakes {
         Box::pin(self.answer("reset".to_owned(), |world| {
             world.loaded.clear();
             let browsers = BTreeMap::from([(name("browser"), "cold".to_owned())]);
-            ResetReport { total_ms: 21.0, data_ms: 1.0, browser_ms: 20.0, browsers }
+            ResetReport { total_ms: 21.0, data_ms: 1.0, browser_ms: 20.0, browsers, not_undone: Vec::new() }
         }))
     }
 
@@ -208,7 +208,7 @@ impl Deploys for Fakes {
         Box::pin(async move { Ok(Box::new(FakeSource { fakes: self.clone(), deploy: deploy.clone() }) as Box<_>) })
     }
 
-    fn discard_captures<'a>(&'a self, deploy: &'a DeployId, stored: &'a [CaptureId]) -> Answer<'a, ()> {
+    fn discard_captures<'a>(&'a self, deploy: &'a DeployId, stored: &'a TrafficCaptures) -> Answer<'a, ()> {
         Box::pin(self.answer("discard".to_owned(), move |world| world.discard(deploy, stored)))
     }
 

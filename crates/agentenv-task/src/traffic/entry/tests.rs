@@ -87,7 +87,7 @@ fn what_was_to_be_stored_and_is_gone_is_lost() {
     entry.look(&listing(&[(3, 100), (4, 30)]));
     // 2 is stored as far as it was when it was stored.
     assert_eq!(entry.rotated_away, [id(1)]);
-    assert_eq!(entry.loss().as_deref(), Some("shop.1.pcap was rotated away before it was stored"));
+    assert_eq!(entry.loss().as_deref(), Some("shop.1.pcap was removed before it was stored"));
     entry.look(&listing(&[(3, 100), (4, 30)]));
     assert_eq!(entry.rotated_away, [id(1)], "once");
 }

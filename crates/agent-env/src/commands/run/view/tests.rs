@@ -72,6 +72,31 @@ fn a_finished_run() {
 }
 
 #[test]
+fn captured_traffic_and_its_gaps_are_shown() {
+    let mut record = record();
+    record.deploys[0].degraded.push("the traffic of shop was not recorded from 1 to 2: it hung".to_owned());
+    let file = json!({
+        "id": "shop.1.pcap", "artifact": "a-000000000001", "name": "traffic/shop/0000000001.pcap", "website": "shop",
+        "generation": 1, "bytes": 2_500_000, "sha256": "", "packets": 9, "first_packet": null, "last_packet": null, "state": "complete",
+    });
+    let entry = json!({ "d-000000000000": {
+        "env_id": "d-000000000000", "universe_id": "u-000000000000", "status": "partial",
+        "reason": "shop.2.pcap: the disk is full", "files": [file],
+    } });
+    record.context.metadata.insert("traffic_captures".to_owned(), entry);
+    let shown = show(&Home::at("/home"), &record, false);
+    let parts: Vec<&str> =
+        shown.split("\n\n").filter(|part| part.starts_with("deploys") || part.starts_with("traffic")).collect();
+    insta::assert_snapshot!(parts.join("\n\n"), @r"
+    deploys
+      d-000000000000  office  sandbox  closed    the traffic of shop was not recorded from 1 to 2: it hung
+
+    traffic
+      d-000000000000  u-000000000000  partial  1 files, 2.5 MB  shop.2.pcap: the disk is full
+    ");
+}
+
+#[test]
 fn an_interrupted_run_says_so() {
     let mut record = record();
     record.state = RunState::Running;

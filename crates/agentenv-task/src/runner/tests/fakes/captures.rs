@@ -14,7 +14,7 @@ use crate::{
     event::Work,
     record::{ArtifactRecord, RunRecord},
     run_log::LogError,
-    traffic::{CaptureError, CaptureSource, OpenCapture},
+    traffic::{CaptureError, CaptureSource, OpenCapture, TrafficCaptures},
     universes::{NewCapture, StoredUniverse, Universes},
 };
 
@@ -79,9 +79,9 @@ impl World {
         self.rings.get_mut(deploy).into_iter().flatten().for_each(|file| file.growing = false);
     }
 
-    pub fn discard(&mut self, deploy: &DeployId, stored: &[CaptureId]) {
-        let Some(files) = self.rings.get(deploy) else { return };
-        if !self.alive.contains(deploy) && files.iter().all(|file| stored.contains(&id(file.generation))) {
+    pub fn discard(&mut self, deploy: &DeployId, stored: &TrafficCaptures) {
+        let files = self.listing(deploy).captures;
+        if !self.alive.contains(deploy) && files.iter().all(|capture| stored.has_whole(capture)) {
             self.rings.remove(deploy);
         }
     }
