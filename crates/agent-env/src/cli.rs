@@ -6,7 +6,7 @@ use agentenv_protocol::{ExitCode as Exit, Home, control::ControlError};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    commands::{deploys, doctor, env_records, launch, run, task, traffic, website},
+    commands::{capture, deploys, doctor, env_records, launch, run, task, traffic, website},
     output::Output,
 };
 
@@ -41,6 +41,8 @@ enum Command {
     /// The store
     #[command(subcommand)]
     Store(StoreCommand),
+    /// Record the packets of this network namespace
+    Capture(capture::CaptureArgs),
     /// Find out what this machine can do, and what to change
     Doctor,
     /// Print shell completion
@@ -149,6 +151,7 @@ fn run(command: Command, output: Output) -> Result<ExitCode, ControlError> {
             })?;
             return Ok(ExitCode::SUCCESS);
         }
+        Command::Capture(args) => return capture::capture(output, &args),
         Command::Doctor => return doctor::doctor(output),
         _ => {}
     }
@@ -207,7 +210,7 @@ async fn dispatch(
         Command::Run(command) => return run::run(home, output, command).await,
         Command::Traffic(command) => return traffic::run(home, output, command).await,
         Command::Store(StoreCommand::Gc(args)) => env_records::store_gc(home, output, args).await,
-        Command::Doctor | Command::Completion { .. } | Command::Man { .. } => Ok(()),
+        Command::Capture(_) | Command::Doctor | Command::Completion { .. } | Command::Man { .. } => Ok(()),
     };
     done.map(|()| ExitCode::SUCCESS)
 }

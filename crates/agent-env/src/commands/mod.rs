@@ -1,5 +1,6 @@
 //! One module a family of commands.
 
+pub(crate) mod capture;
 pub(crate) mod deploys;
 pub(crate) mod doctor;
 pub(crate) mod env_records;
