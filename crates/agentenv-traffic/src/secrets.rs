@@ -1,6 +1,7 @@
 //! Secrets of agent-env that are on the wire, masked in everything that is given out.
 
 use agentenv_protocol::{CONTROL_TOKEN_HEADER, SITE_KEY_HEADER};
+use memchr::memmem;
 
 use crate::{
     limits,
@@ -92,7 +93,7 @@ fn headers(exchange: &mut Exchange) -> impl Iterator<Item = &mut Header> {
 
 fn mask_bytes(content: &mut Vec<u8>, secret: &[u8], cut: bool) {
     let mut from = 0;
-    while let Some(at) = find(&content[from..], secret) {
+    while let Some(at) = memmem::find(&content[from..], secret) {
         content.splice(from + at..from + at + secret.len(), MASK.bytes());
         from += at + MASK.len();
     }
@@ -101,18 +102,6 @@ fn mask_bytes(content: &mut Vec<u8>, secret: &[u8], cut: bool) {
         content.truncate(content.len() - part);
         content.extend_from_slice(MASK.as_bytes());
     }
-}
-
-fn find(content: &[u8], secret: &[u8]) -> Option<usize> {
-    let (first, rest) = secret.split_first()?;
-    let mut from = 0;
-    while let Some(at) = content.get(from..)?.iter().position(|byte| byte == first) {
-        if content[from + at + 1..].starts_with(rest) {
-            return Some(from + at);
-        }
-        from += at + 1;
-    }
-    None
 }
 
 #[cfg(test)]

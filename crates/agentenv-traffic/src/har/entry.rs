@@ -48,7 +48,7 @@ pub(crate) fn entry(exchange: Exchange, steps: &[Step]) -> Entry {
         cache: Cache {},
         timings,
         server_ip_address: server.ip().to_string(),
-        connection: peers.connection.to_string(),
+        connection: format!("{}.{}", peers.website, peers.connection),
         resource_type,
         website: peers.website.to_string(),
         client: peers.client.to_string(),

@@ -9,6 +9,7 @@ mod types;
 use std::io::{self, Write};
 
 use jiff::Timestamp;
+use memchr::memchr2_iter;
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 
@@ -75,12 +76,14 @@ struct Harmless;
 
 impl Formatter for Harmless {
     fn write_string_fragment<W: ?Sized + Write>(&mut self, out: &mut W, fragment: &str) -> io::Result<()> {
-        let mut rest = fragment;
-        while let Some((at, c)) = rest.char_indices().find(|(_, c)| c.is_control()) {
-            out.write_all(&rest.as_bytes()[..at])?;
+        // Those that are left are 0x7f, and what UTF-8 begins with 0xc2: most fragments have none of either.
+        let mut written = 0;
+        for at in memchr2_iter(0x7f, 0xc2, fragment.as_bytes()) {
+            let Some(c) = fragment[at..].chars().next().filter(|c| c.is_control()) else { continue };
+            out.write_all(&fragment.as_bytes()[written..at])?;
             write!(out, "\\u{:04x}", u32::from(c))?;
-            rest = &rest[at + c.len_utf8()..];
+            written = at + c.len_utf8();
         }
-        out.write_all(rest.as_bytes())
+        out.write_all(&fragment.as_bytes()[written..])
     }
 }

@@ -1,5 +1,7 @@
 //! Heads of messages.
 
+use memchr::memchr;
+
 use crate::{
     limits,
     record::{Header, Version},
@@ -188,7 +190,7 @@ fn is_method(byte: u8) -> bool {
 /// Whether a segment begins with a whole start line: how the beginning of a message is found again after something is missing.
 pub(crate) fn looks_like_start(role: Role, segment: &[u8]) -> bool {
     let line = &segment[..segment.len().min(START_LINE_BYTES)];
-    let Some(end) = line.iter().position(|byte| *byte == b'\n') else { return false };
+    let Some(end) = memchr(b'\n', line) else { return false };
     let line = line[..end].strip_suffix(b"\r").unwrap_or(&line[..end]);
     match role {
         Role::Responses => {

@@ -1,5 +1,7 @@
 //! One direction of a connection as a sequence of messages.
 
+use memchr::memchr;
+
 use super::head::{Framing, Head, Role, head_ends, looks_like_start, may_be_head, trailers};
 use crate::{
     budget::{Budget, Buffer},
@@ -173,7 +175,7 @@ impl Parser {
     /// Moves bytes into the buffer, line by line: all of them, or up to the end that `end` finds.
     fn gather(&mut self, bytes: &mut &[u8], end: fn(&[u8], usize) -> bool) -> Result<bool, ()> {
         while !bytes.is_empty() {
-            let line = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1);
+            let line = memchr(b'\n', bytes).map_or(bytes.len(), |at| at + 1);
             let seen = self.buffer.len();
             let (line, rest) = bytes.split_at(line);
             if !self.buffer.push(line) {

@@ -287,7 +287,7 @@ fn a_cut_packet_is_a_hole() {
 #[test]
 fn very_many_connections_are_followed_within_a_limit() {
     let mut frames = Vec::new();
-    let count = 40_000u32;
+    let count = 20_000u32;
     for number in 0..count {
         let [_, a, b, c] = number.to_be_bytes();
         let client = format!("10.{a}.{b}.{c}:40000");
@@ -315,4 +315,25 @@ fn repeated_segments_that_overlap_are_read_once() {
         }
     }
     assert_eq!(lines(&read(&sent)), ["GET http://s.test/a 0 > 200 20 0123456789abcdefghij []"]);
+}
+
+/// Row 71: the clock is set forward by an hour, and back.
+#[test]
+fn row_71_a_clock_that_is_set_changes_no_exchange() {
+    let mut talk = Talk::open();
+    for path in ["a", "b", "c"] {
+        talk.up(ask(path)).down(say(path));
+    }
+    talk.close();
+    let frames: Vec<_> = talk.sent.iter().map(frame).collect();
+    let hour = 36_000_000;
+    for (first, second) in [(0, hour), (hour, 0)] {
+        let files = vec![pcap_from(first, &frames[..8]), pcap_from(second + 8, &frames[8..])];
+        let read = read_files(files, with_bodies());
+        let mut lines = lines(&read);
+        lines.sort();
+        assert_eq!(lines, [want("a", ""), want("b", ""), want("c", "")]);
+        let long = read.exchanges.iter().filter(|exchange| exchange.duration_us() > 1_000_000).count();
+        assert!(long <= 1, "only what was going on then");
+    }
 }
