@@ -9,11 +9,12 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use secrecy::{ExposeSecret, SecretString};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, BufReader},
     net::unix::pipe,
 };
+
+use crate::mask::Mask;
 
 /// A log file's size before the other one's turn: enough for an afternoon's access log, small beside a deploy's memory.
 const FILE_LIMIT: u64 = 1 << 20;
@@ -28,7 +29,7 @@ pub(crate) struct ServiceLog(Arc<Inner>);
 
 struct Inner {
     path: PathBuf,
-    secrets: Vec<SecretString>,
+    mask: Mask,
     state: Mutex<State>,
 }
 
@@ -39,15 +40,10 @@ struct State {
 }
 
 impl ServiceLog {
-    /// Makes the log `NAME.log` in the folder; none of the secrets will be in it.
-    pub(crate) fn new(folder: &Path, name: &str, secrets: Vec<SecretString>) -> Self {
-        let secrets = secrets.into_iter().filter(|secret| !secret.expose_secret().is_empty()).collect();
+    /// Makes the log `NAME.log` in the folder; nothing that the mask hides will be in it.
+    pub(crate) fn new(folder: &Path, name: &str, mask: Mask) -> Self {
         let path = folder.join(format!("{}.log", name.replace('/', ".")));
-        Self(Arc::new(Inner {
-            path,
-            secrets,
-            state: Mutex::new(State { file: None, written: 0, last: VecDeque::new() }),
-        }))
+        Self(Arc::new(Inner { path, mask, state: Mutex::new(State { file: None, written: 0, last: VecDeque::new() }) }))
     }
 
     /// Follows a pipe until its end.
@@ -57,10 +53,16 @@ impl ServiceLog {
         tokio::spawn(async move {
             let mut line = Vec::new();
             loop {
-                line.clear();
-                match (&mut reader).take(LINE_LIMIT).read_until(b'\n', &mut line).await {
-                    Ok(0) | Err(_) => return,
-                    Ok(_) => log.write(&String::from_utf8_lossy(&line)),
+                let ended = matches!((&mut reader).take(LINE_LIMIT).read_until(b'\n', &mut line).await, Ok(0) | Err(_));
+                let whole = ended || line.ends_with(b"\n");
+                // The rest of a line that goes on comes with what follows: a secret may be cut in two.
+                let at = if whole { line.len() } else { log.0.mask.cut(&line) };
+                if at > 0 {
+                    log.write(&String::from_utf8_lossy(&line[..at]));
+                }
+                line.drain(..at);
+                if ended {
+                    return;
                 }
             }
         });
@@ -69,13 +71,7 @@ impl ServiceLog {
 
     /// Writes a line.
     pub(crate) fn write(&self, line: &str) {
-        let mut line = line.trim_end_matches(['\n', '\r']).to_owned();
-        for secret in &self.0.secrets {
-            if line.contains(secret.expose_secret()) {
-                line = line.replace(secret.expose_secret(), "…");
-            }
-        }
-        let line = harmless(&line);
+        let line = harmless(&self.0.mask.text(line.trim_end_matches(['\n', '\r'])));
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.last.len() == LAST_LINES {
             state.last.pop_front();
@@ -140,7 +136,7 @@ mod tests {
     #[test]
     fn row_58_secrets_are_masked() {
         let folder = tempfile::tempdir().unwrap();
-        let log = ServiceLog::new(folder.path(), "shop/server", vec!["hunter2".into(), String::new().into()]);
+        let log = ServiceLog::new(folder.path(), "shop/server", Mask::of(["hunter2".into(), String::new().into()]));
         log.write("password hunter2, again hunter2\n");
         assert_eq!(log.last(), ["password …, again …"]);
         assert_eq!(std::fs::read_to_string(folder.path().join("shop.server.log")).unwrap(), "password …, again …\n");
@@ -149,7 +145,7 @@ mod tests {
     #[test]
     fn a_service_commands_no_terminal() {
         let folder = tempfile::tempdir().unwrap();
-        let log = ServiceLog::new(folder.path(), "shop/server", Vec::new());
+        let log = ServiceLog::new(folder.path(), "shop/server", Mask::default());
         log.write("\u{1b}]0;title\u{7}\t\u{1b}[2J\rredrawn\u{9b}31m\u{7f} größe\r\n");
         assert_eq!(log.last(), ["␛]0;title␇\t␛[2J␍redrawn\u{fffd}31m␡ größe"]);
         let written = std::fs::read_to_string(folder.path().join("shop.server.log")).unwrap();
@@ -159,7 +155,7 @@ mod tests {
     #[test]
     fn row_61_a_log_never_grows_past_two_files() {
         let folder = tempfile::tempdir().unwrap();
-        let log = ServiceLog::new(folder.path(), "shop/server", Vec::new());
+        let log = ServiceLog::new(folder.path(), "shop/server", Mask::default());
         let line = "x".repeat(8000);
         for _ in 0..600 {
             log.write(&line);

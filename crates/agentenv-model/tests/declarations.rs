@@ -516,6 +516,6 @@ fn the_rules_hold_for_what_is_read() {
     let file = put("settings = { any = 1 }", &none, far).unwrap();
     assert_eq!(
         file.warnings,
-        ["the settings type `far::S` at src/main.rs:1:53 cannot be read: name its secrets in `secret_settings`"]
+        ["the settings type `far::S` at src/main.rs:1:55 cannot be read: name its secrets in `secret_settings`"]
     );
 }

@@ -11,7 +11,7 @@ use std::{
 
 use agentenv_protocol::control::ControlError;
 use agentenv_store::{MAX_TREE_BYTES, MAX_TREE_ENTRIES, check_links};
-use ignore::WalkBuilder;
+use ignore::{Walk, WalkBuilder};
 
 use super::error::{io_error, refused};
 
@@ -50,23 +50,27 @@ fn there_already(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(error) }
 }
 
-/// The bundle's entries, parents first.
-fn list(bundle: &Path) -> Result<BTreeMap<PathBuf, Entry>, ControlError> {
+/// Everything of a bundle that its `.gitignore` doesn't name.
+pub(super) fn walk(bundle: &Path) -> Walk {
     let in_repository =
         bundle.canonicalize().is_ok_and(|real| real.ancestors().any(|above| above.join(".git").exists()));
-    let walk = WalkBuilder::new(bundle)
+    WalkBuilder::new(bundle)
         .standard_filters(false)
         .git_ignore(true)
         // Up to the repository's top. Above a bundle that is in none, a .gitignore is somebody else's.
         .require_git(in_repository)
         .parents(in_repository)
         .filter_entry(|entry| entry.file_name() != NEVER_COPIED)
-        .build();
+        .build()
+}
+
+/// The bundle's entries, parents first.
+fn list(bundle: &Path) -> Result<BTreeMap<PathBuf, Entry>, ControlError> {
     let mut entries = BTreeMap::new();
     let mut links = BTreeMap::new();
     let mut names: HashMap<(u64, u64), (u64, u64, PathBuf)> = HashMap::new();
     let mut bytes = 0_u64;
-    for found in walk {
+    for found in walk(bundle) {
         let found = found.map_err(|error| refused(format!("the bundle cannot be read: {error}"), ""))?;
         let Ok(path) = found.path().strip_prefix(bundle) else { continue };
         if path.as_os_str().is_empty() {

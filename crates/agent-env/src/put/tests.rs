@@ -3,6 +3,7 @@
 mod builds;
 mod bundles;
 mod multi;
+mod source;
 
 use std::{
     fs,

@@ -101,7 +101,7 @@ async fn denied(State(deploy): State<Arc<Deploy>>) -> Answer<Vec<DeniedEntry>> {
 }
 
 async fn load(State(deploy): State<Arc<Deploy>>, Json(request): Json<LoadRequest>) -> Answer<Value> {
-    deploy.load(request).await?;
+    deploy.load(request).await.map_err(|error| deploy.context.mask.error(error))?;
     Ok(Json(json!({})))
 }
 
@@ -109,15 +109,15 @@ async fn data(
     State(deploy): State<Arc<Deploy>>,
     Json(request): Json<GetRequest>,
 ) -> Answer<agentenv_protocol::DataReply> {
-    Ok(Json(deploy.data(request).await?))
+    Ok(Json(deploy.data(request).await.map_err(|error| deploy.context.mask.error(error))?))
 }
 
 async fn sign_in(State(deploy): State<Arc<Deploy>>, Json(request): Json<SignInRequest>) -> Answer<SignInReport> {
-    Ok(Json(deploy.sign_in(request).await?))
+    Ok(Json(deploy.sign_in(request).await.map_err(|error| deploy.context.mask.error(error))?))
 }
 
 async fn reset(State(deploy): State<Arc<Deploy>>) -> Answer<ResetReport> {
-    Ok(Json(deploy.reset().await?))
+    Ok(Json(deploy.reset().await.map_err(|error| deploy.context.mask.error(error))?))
 }
 
 async fn close(State(deploy): State<Arc<Deploy>>, Json(request): Json<CloseRequest>) -> Answer<Value> {

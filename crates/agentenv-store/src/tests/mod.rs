@@ -6,6 +6,7 @@ mod damage;
 mod envs;
 mod limits;
 mod runs;
+mod secrets;
 mod trees;
 
 use std::{

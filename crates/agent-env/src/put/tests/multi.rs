@@ -32,7 +32,7 @@ async fn members_are_pinned_and_planned_as_pinned() {
     // A newer shop does not change what the office deploys, and the pinned one stays.
     write(&fixture.path("shop"), "page", "x");
     assert_eq!(fixture.website(&fixture.path("shop")).await.unwrap().version, 2);
-    let input = plan_input(&fixture.store, &"office".parse().unwrap(), Abilities::sandbox(), false).await.unwrap();
+    let input = plan_input(&fixture.store, &"office".parse().unwrap(), Abilities::sandbox(), None).await.unwrap();
     let planned = plan(&input).unwrap();
     assert_eq!(planned.websites[0].version, 1);
     let error = fixture.store.remove_env(&planned.websites[0].env, Some(1)).await.unwrap_err();
@@ -49,7 +49,7 @@ async fn a_member_by_its_path_is_stored_first() {
     write(&folder, "desk.toml", BROWSER);
     let put = fixture.env(&folder).await.unwrap();
     assert_eq!((put.members[0].name.as_str(), put.members[0].version), ("desk", 1));
-    let input = plan_input(&fixture.store, &"office@1".parse().unwrap(), Abilities::sandbox(), false).await.unwrap();
+    let input = plan_input(&fixture.store, &"office@1".parse().unwrap(), Abilities::sandbox(), None).await.unwrap();
     assert_eq!(plan(&input).unwrap().browsers[0].name.as_str(), "browser");
     assert!(!fixture.env(&folder).await.unwrap().stored);
     // Its folder is where it stops, also by a link.
