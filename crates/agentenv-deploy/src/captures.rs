@@ -5,6 +5,7 @@
 
 use std::{
     fs, io,
+    io::Write as _,
     path::{Path, PathBuf},
 };
 
@@ -13,7 +14,7 @@ use agentenv_sandbox::{CaptureFile, read_ring};
 pub use agentenv_sandbox::{OpenCapture, OpenCaptureError};
 use jiff::Timestamp;
 
-use crate::{DeployDir, DeployRecord, RecordError, record::replace};
+use crate::{DeployDir, DeployRecord, RecordError};
 
 /// What the supervisor says about a ring.
 const ABOUT: &str = "about.json";
@@ -161,9 +162,12 @@ fn read_about(folder: &Path) -> Option<TrafficRing> {
     serde_json::from_slice(&bytes).ok()
 }
 
-/// Writes what is to be said about a ring when nobody can be asked any more.
+/// Writes what is to be said about a ring when nobody can be asked any more. In one step, but not through to the disk: nor are
+/// the packets.
 pub(crate) fn write_about(folder: &Path, ring: &TrafficRing) -> io::Result<()> {
-    replace(&folder.join(ABOUT), |file| serde_json::to_writer_pretty(file, ring).map_err(io::Error::from))
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(&serde_json::to_vec_pretty(ring)?)?;
+    file.persist(folder.join(ABOUT)).map(drop).map_err(|error| error.error)
 }
 
 /// A file of a ring as listings show it.

@@ -14,7 +14,7 @@ use std::{
 use agentenv_net::{DeniedLog, DenyReason};
 use agentenv_protocol::{SandboxName, control::DeniedEntry};
 
-use crate::probe::PROBE_SUFFIX;
+use crate::probe::is_probes;
 
 /// Entries kept: an agent that tries in a loop fills neither memory nor disk. The first are kept, since they tell what a page
 /// depends on, and the last.
@@ -55,7 +55,7 @@ impl Denied {
 
 impl DeniedLog for Denied {
     fn denied(&self, sandbox: &SandboxName, host: &str, port: u16, reason: &DenyReason) {
-        if self.probing.load(Ordering::Relaxed) && host.trim_end_matches('.').ends_with(PROBE_SUFFIX) {
+        if self.probing.load(Ordering::Relaxed) && is_probes(host) {
             return;
         }
         let entry = DeniedEntry {
@@ -99,7 +99,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let denied = Denied::new(folder.path().join("denied.jsonl"));
         let sandbox = SandboxName::parse("browser").unwrap();
-        denied.denied(&sandbox, &format!("dns.{PROBE_SUFFIX}"), 443, &DenyReason::NotAllowed);
+        denied.denied(&sandbox, "dns.agent-env-probe.invalid", 443, &DenyReason::NotAllowed);
         denied.probed();
         for number in 0..FIRST + LAST + 10 {
             denied.denied(&sandbox, &format!("n{number}.example"), 443, &DenyReason::NotAllowed);

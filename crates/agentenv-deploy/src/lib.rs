@@ -4,13 +4,17 @@
 //! makes everything, answers on `control.sock` ([`ControlClient`]) and takes everything down. What a dead supervisor left,
 //! [`reap`] finds from the disk alone and removes.
 
+mod accounts;
 mod browser;
 pub mod captures;
 mod cdp;
 mod client;
 mod denied;
+mod host_settings;
 mod logs;
+mod mask;
 mod names;
+mod pem;
 mod probe;
 mod reaper;
 mod record;
@@ -22,7 +26,9 @@ mod tools;
 
 use agentenv_protocol::{DeployId, Home, Name};
 
+pub use accounts::LiveAccount;
 pub use client::ControlClient;
+pub use host_settings::{HostSettings, HostSettingsError, UPSTREAM_PROXY_VARIABLE};
 pub use probe::{PROBE_COMMAND, probe_main};
 pub use reaper::{Reaped, reap};
 pub use record::{DeployDir, DeployRecord, RecordError, RecordedCaptures};

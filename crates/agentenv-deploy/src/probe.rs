@@ -13,12 +13,16 @@ use std::{
 use rustls::pki_types::ServerName;
 
 /// The hidden command of the program that probes the sandbox it runs in. Arguments: the names whose addresses are probed, after
-/// `--forward-port` where the sandbox has ours.
+/// `--forward-port` where the sandbox has ours, and `--open` where it may reach any public name.
 pub const PROBE_COMMAND: &str = "internal-probe";
 /// Says that the sandbox has our forward port: in a pod, a service of the site's own may be on that port.
 pub(crate) const FORWARD_PORT_FLAG: &str = "--forward-port";
+/// Says that any public name may be reached: then it is no leak that a name is known which nobody has.
+pub(crate) const OPEN_FLAG: &str = "--open";
 /// Names that nobody has; the denied log leaves them out while the probe runs.
-pub(crate) const PROBE_SUFFIX: &str = "agent-env-probe.invalid";
+const PROBE_SUFFIX: &str = "agent-env-probe.invalid";
+/// A name of the machine itself, which no network reaches.
+const PROBE_LOCALHOST: &str = "agent-env-probe.localhost";
 /// How long an answer may take. In a sealed sandbox nothing takes any time: what is still under way then has a way out.
 const ANSWER_LIMIT: Duration = Duration::from_millis(500);
 /// An address that is nobody's (RFC 5737), so that a leak harms nobody.
@@ -39,10 +43,16 @@ const HOST_SOCKETS: [&str; 8] = [
 
 /// Tries everything, prints what got out, a line each, and ends with 1 if anything did.
 pub fn probe_main(arguments: &[String]) -> ExitCode {
-    let leaks = match arguments.split_first() {
-        Some((flag, names)) if flag == FORWARD_PORT_FLAG => leaks(names).into_iter().chain(forwarded()).collect(),
-        _ => leaks(arguments),
-    };
+    let flags = arguments.iter().take_while(|argument| argument.starts_with("--")).count();
+    let (flags, names) = arguments.split_at(flags);
+    let has = |flag: &str| flags.iter().any(|given| given == flag);
+    let mut leaks = leaks(names);
+    if !has(OPEN_FLAG) {
+        leaks.extend(name_resolves());
+    }
+    if has(FORWARD_PORT_FLAG) {
+        leaks.extend(forwarded(has(OPEN_FLAG)));
+    }
     let mut out = io::stdout().lock();
     for leak in &leaks {
         // Whoever reads has the exit code too.
@@ -53,7 +63,6 @@ pub fn probe_main(arguments: &[String]) -> ExitCode {
 
 fn leaks(names: &[String]) -> Vec<String> {
     let mut leaks: Vec<String> = [
-        name_resolves(),
         tcp(SocketAddr::from((NOBODY, 443))),
         tcp(SocketAddr::from((NOBODY_6, 443))),
         datagram(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), SocketAddr::from((NOBODY, 53))),
@@ -99,14 +108,38 @@ fn packets() -> Option<String> {
     socket.is_ok().then(|| "a packet socket was made".to_owned())
 }
 
-/// DNS over HTTPS by the forward port.
-fn forwarded() -> Option<String> {
-    let mut stream = TcpStream::connect_timeout(&crate::sandbox_net::FORWARD_PORT.into(), ANSWER_LIMIT).ok()?;
-    stream.set_read_timeout(Some(ANSWER_LIMIT)).ok()?;
-    write!(stream, "CONNECT dns.{PROBE_SUFFIX}:443 HTTP/1.1\r\nHost: dns.{PROBE_SUFFIX}:443\r\n\r\n").ok()?;
-    let mut answer = [0; 12];
-    stream.read_exact(&mut answer).ok()?;
-    (&answer != b"HTTP/1.1 403").then(|| "the forward port took a connection to a name that no site has".to_owned())
+/// Whether the denied log leaves a host out while the probe runs.
+pub(crate) fn is_probes(host: &str) -> bool {
+    let host = host.trim_end_matches('.');
+    host.ends_with(PROBE_SUFFIX) || host == PROBE_LOCALHOST || host == NOBODY.to_string()
+}
+
+/// What the forward port must not take: DNS over HTTPS at a name that no site has, addresses, the machine itself, other ports.
+fn forwarded(open: bool) -> Vec<String> {
+    let doh = (format!("dns.{PROBE_SUFFIX}:443"), "to a name that no site has");
+    let others = [
+        (format!("{NOBODY}:443"), "to an address"),
+        (format!("{PROBE_LOCALHOST}:443"), "to the machine itself"),
+        (format!("port.{PROBE_SUFFIX}:22"), "to port 22"),
+    ];
+    // Where any name may be reached, a name server at 443 is a site like any other.
+    let tried = [doh].into_iter().filter(|_| !open).chain(others);
+    tried
+        .filter(|(target, _)| is_taken(target))
+        .map(|(_, what)| format!("the forward port took a connection {what}"))
+        .collect()
+}
+
+fn is_taken(target: &str) -> bool {
+    let ask = || -> io::Result<bool> {
+        let mut stream = TcpStream::connect_timeout(&crate::sandbox_net::FORWARD_PORT.into(), ANSWER_LIMIT)?;
+        stream.set_read_timeout(Some(ANSWER_LIMIT))?;
+        write!(stream, "CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n")?;
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer)?;
+        Ok(&answer != b"HTTP/1.1 403")
+    };
+    ask().unwrap_or(false)
 }
 
 fn host_socket(path: &Path) -> Option<String> {

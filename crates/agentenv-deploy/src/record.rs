@@ -12,6 +12,8 @@ use agentenv_protocol::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::LiveAccount;
+
 /// The newest format of `deploy.json` that this program reads.
 const FORMAT: u32 = 1;
 
@@ -37,6 +39,9 @@ pub struct DeployRecord {
     /// How it captures the packets of its websites, where it does.
     #[serde(default)]
     pub captures: Option<RecordedCaptures>,
+    /// What its live sites are signed in with (RUN-4).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accounts: Vec<LiveAccount>,
     /// State.
     pub state: DeployState,
     /// RFC 3339, UTC.
@@ -175,6 +180,7 @@ impl DeployRecord {
             live,
             single_uid: false,
             captures: None,
+            accounts: Vec::new(),
             state: DeployState::Starting,
             created: jiff::Timestamp::now().to_string(),
             info: None,

@@ -23,7 +23,10 @@ use tokio::{
     process::{Child, ChildStdout, Command},
 };
 
-use crate::{DeployDir, DeployRecord, RecordedCaptures, names, reaper};
+use crate::{
+    DeployDir, DeployRecord, HostSettings, RecordedCaptures, UPSTREAM_PROXY_VARIABLE, accounts,
+    host_settings::HostInput, names, reaper,
+};
 
 /// The hidden command of the program that is a deploy's supervisor.
 pub const SUPERVISOR_COMMAND: &str = "internal-supervisor";
@@ -43,6 +46,10 @@ pub struct StartRequest {
     pub trees: BTreeMap<String, PathBuf>,
     /// What the plan's references stand for, as far as the caller found it.
     pub values: Values,
+    /// How this machine reaches real sites.
+    pub host: HostSettings,
+    /// Whether it may use an account of a live site that another deploy uses already.
+    pub share_account: bool,
     /// How long it may live once it is ready; as long as nobody closes it without one.
     pub ttl: Option<Duration>,
 }
@@ -57,6 +64,8 @@ pub(crate) struct SupervisorInput {
     pub(crate) variables: BTreeMap<EnvVariable, String>,
     /// What `secret:` references stand for.
     pub(crate) secrets: BTreeMap<SecretPath, String>,
+    /// How real sites are reached.
+    pub(crate) host: HostInput,
     pub(crate) ttl: Option<Duration>,
 }
 
@@ -129,6 +138,10 @@ impl Starting {
             file_bytes: options.file_bytes,
             unstored: plan.websites.iter().map(|website| website.name.clone()).collect(),
         });
+        record.accounts = accounts::of(plan);
+        let claimed: &[_] = if request.share_account { &[] } else { &record.accounts };
+        let turn = accounts::claim(home, claimed).map_err(io)?;
+        let turn = turn.inspect_err(|_| drop(fs::remove_dir_all(making.path())))?;
         let made = making.save(&record).map_err(|error| storage(dir, &error));
         let made = made.and_then(|()| fs::rename(making.path(), dir.path()).map_err(io));
         if let Err(error) = made {
@@ -136,6 +149,7 @@ impl Starting {
             let _ = fs::remove_dir_all(making.path());
             return Err(error);
         }
+        drop(turn);
         if let Some(name) = &request.name {
             take_name(home, dir, name, &record)?;
         }
@@ -171,7 +185,7 @@ async fn run(
     })?;
     // Secrets reach the supervisor by its standard input alone: its environment lies open to the user's other processes.
     let named = request.values.variables().map(|(name, _)| name.as_str().to_owned());
-    for name in named.chain(secret_variables()) {
+    for name in named.chain(secret_variables()).chain([UPSTREAM_PROXY_VARIABLE.to_owned()]) {
         command.env_remove(name);
     }
     let mut child = command
@@ -189,6 +203,7 @@ async fn run(
         trees: request.trees.clone(),
         variables: request.values.variables().map(|(name, value)| (name.clone(), exposed(value))).collect(),
         secrets: request.values.secrets().map(|(path, value)| (path.clone(), exposed(value))).collect(),
+        host: request.host.to_input(),
         ttl: request.ttl,
     };
     let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {

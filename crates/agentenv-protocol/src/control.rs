@@ -203,6 +203,10 @@ pub struct ResetReport {
     pub browser_ms: f64,
     /// `cold` or `spare` for each browser.
     pub browsers: BTreeMap<Name, String>,
+    /// The live sites: what was loaded is gone and the browsers are signed out, but what was changed on the real sites stays
+    /// (LIVE-6).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_undone: Vec<Name>,
 }
 
 /// Body of `/close`.

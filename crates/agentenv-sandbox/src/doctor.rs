@@ -66,7 +66,7 @@ pub fn doctor() -> Vec<Check> {
 
 fn what_works(network: NetworkKind) -> &'static str {
     match network {
-        NetworkKind::Pod => "user and network namespace, id maps, loopback, free ports, /data",
+        NetworkKind::Pod | NetworkKind::LivePod => "user and network namespace, id maps, loopback, free ports, /data",
         NetworkKind::Browser => "user and network namespace, id maps, local route, eth0, no IPv6",
     }
 }

@@ -29,14 +29,23 @@ pub(crate) fn build(kernel: Kernel, kind: NetworkKind) -> Result<(), Failure> {
     kernel.call("setting loopback up", || routes.set_up(LOOPBACK))?;
     match kind {
         // The namespace is the pod's own, so its ports are too: an app may listen on 80 without a capability.
-        NetworkKind::Pod => sysctl(kernel, "net/ipv4/ip_unprivileged_port_start", "0"),
+        NetworkKind::Pod => free_ports(kernel),
+        NetworkKind::LivePod => free_ports(kernel).and_then(|()| site_route(kernel, &routes)),
         NetworkKind::Browser => browser(kernel, &routes),
     }
 }
 
-fn browser(kernel: Kernel, routes: &RouteSocket) -> Result<(), Failure> {
+fn free_ports(kernel: Kernel) -> Result<(), Failure> {
+    sysctl(kernel, "net/ipv4/ip_unprivileged_port_start", "0")
+}
+
+fn site_route(kernel: Kernel, routes: &RouteSocket) -> Result<(), Failure> {
     let (network, prefix) = SITE_RANGE;
-    kernel.call("local route", || routes.add_local_route(network, prefix, LOOPBACK))?;
+    kernel.call("local route", || routes.add_local_route(network, prefix, LOOPBACK))
+}
+
+fn browser(kernel: Kernel, routes: &RouteSocket) -> Result<(), Failure> {
+    site_route(kernel, routes)?;
     // A kernel without bridges may still have veth; both are a link with a carrier.
     kernel.call("eth0", || routes.add_bridge("eth0").or_else(|_| routes.add_veth("eth0", "eth0-peer")))?;
     let index = kernel.call("eth0", || link_index("eth0"))?;

@@ -25,7 +25,7 @@ pub(crate) fn set(kernel: Kernel, network: NetworkKind) -> Result<(), Failure> {
     sysctl(kernel, "user/max_inotify_watches", &share("max_user_watches", MIN_WATCHES))?;
     match network {
         // The second lock on that door: seccomp refuses them first.
-        NetworkKind::Pod => sysctl(kernel, "user/max_user_namespaces", "0"),
+        NetworkKind::Pod | NetworkKind::LivePod => sysctl(kernel, "user/max_user_namespaces", "0"),
         NetworkKind::Browser => ["user", "pid", "net"].into_iter().try_for_each(|kind| {
             sysctl(kernel, &format!("user/max_{kind}_namespaces"), &BROWSERS_NAMESPACES.to_string())
         }),

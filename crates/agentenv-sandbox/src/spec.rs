@@ -23,6 +23,8 @@ pub const SITE_RANGE: (std::net::Ipv4Addr, u8) = (std::net::Ipv4Addr::new(198, 1
 pub enum NetworkKind {
     /// A website's services: loopback alone, every port free to bind.
     Pod,
+    /// The services of a website that reaches real hosts: as [`Self::Pod`], and the local route of a browser.
+    LivePod,
     /// A browser or computer: loopback, a local route for [`SITE_RANGE`], and an `eth0` that leads nowhere, so that
     /// `navigator.onLine` is true. No IPv6.
     Browser,
@@ -110,6 +112,8 @@ pub enum Mount {
         /// Its size at most, in bytes.
         bytes: u64,
     },
+    /// Pseudo-terminals of its own, at `/dev/pts` and `/dev/ptmx`: for what shows a command line.
+    Terminals,
 }
 
 impl Mount {
@@ -117,6 +121,7 @@ impl Mount {
     pub fn target(&self) -> &Path {
         match self {
             Mount::ReadOnly { target, .. } | Mount::Tmpfs { target, .. } => target,
+            Mount::Terminals => Path::new("/dev/pts"),
         }
     }
 }
@@ -202,7 +207,7 @@ impl ServiceSpec {
             let target = mount.target();
             check_path(target)?;
             let below = |top: &str| target.starts_with(top) && (top != "/" || target == Path::new("/"));
-            if RESERVED.into_iter().any(below) {
+            if *mount != Mount::Terminals && RESERVED.into_iter().any(below) {
                 return Err(SpecError::Reserved(target.to_owned()));
             }
             if let Mount::ReadOnly { source, .. } = mount

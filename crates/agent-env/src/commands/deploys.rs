@@ -343,8 +343,10 @@ pub(crate) async fn reset(home: &Home, output: Output, args: &DeployArg) -> Resu
     let report = args.client(home)?.reset().await?;
     output.result(&report, || {
         let browsers = report.browsers.iter().map(|(name, how)| format!(", {name} {how}")).collect::<String>();
+        let stays = report.not_undone.iter().map(|name| format!("\n  what was changed on the real {name} stays"));
+        let stays: String = stays.collect();
         format!(
-            "reset in {:.0} ms: data {:.1} ms, browsers {:.0} ms{browsers}",
+            "reset in {:.0} ms: data {:.1} ms, browsers {:.0} ms{browsers}{stays}",
             report.total_ms, report.data_ms, report.browser_ms
         )
     })

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive, path::PathBuf, sync::Arc, time::Duration};
 
-use agentenv_deploy::{DeployDir, StartRequest};
+use agentenv_deploy::{DeployDir, HostSettings, StartRequest};
 use agentenv_model::{Abilities, CaptureOptions, EnvRef, EnvVersion, Plan, PlanInput, Reference, Values, plan};
 use agentenv_protocol::{
     CAPTURE_FILE_MB, CAPTURE_FILES, DeployId, ExitCode, Home, Name,
@@ -14,6 +14,7 @@ use clap::Args;
 use secrecy::SecretString;
 use tokio::sync::OnceCell;
 
+use super::host::HostArgs;
 use crate::{
     output::Output,
     progress::Activity,
@@ -41,6 +42,11 @@ pub(crate) struct DeployArgs {
     /// Close the deploy by itself this long after it is ready, in seconds
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     ttl: Option<u64>,
+    /// Use an account of a live site that another deploy uses already
+    #[arg(long)]
+    share_account: bool,
+    #[command(flatten)]
+    host: HostArgs,
     /// Record every packet of the websites
     #[arg(long)]
     capture_traffic: bool,
@@ -69,7 +75,7 @@ pub(crate) struct Wishes {
 /// `env deploy`
 pub(crate) async fn deploy(home: &Home, output: Output, args: &DeployArgs) -> Result<(), ControlError> {
     let activity = Activity::start(output, format!("deploying {}", args.env));
-    let launcher = Launcher::new(home.clone());
+    let launcher = Launcher::new(home.clone(), args.host.settings()?, args.share_account);
     let wishes = Wishes {
         provider: args.provider.clone(),
         capture_traffic: args.capture_traffic.then(|| CaptureOptions::new(args.capture_files, args.capture_file_mb)),
@@ -104,13 +110,16 @@ fn describe(info: &DeployInfo) -> String {
 #[derive(Clone, Debug)]
 pub(crate) struct Launcher {
     home: Home,
+    host: HostSettings,
+    /// Whether deploys may use an account of a live site that others use already.
+    share_account: bool,
     /// Opened once: planning and starting both read it.
     store: Arc<OnceCell<Store>>,
 }
 
 impl Launcher {
-    pub(crate) fn new(home: Home) -> Self {
-        Self { home, store: Arc::default() }
+    pub(crate) fn new(home: Home, host: HostSettings, share_account: bool) -> Self {
+        Self { home, host, share_account, store: Arc::default() }
     }
 
     async fn store(&self) -> Result<&Store, ControlError> {
@@ -146,7 +155,9 @@ impl Launcher {
         let started = async {
             let trees = trees(store, &plan).await?;
             let values = self.values(&plan).await?;
-            agentenv_deploy::start(&self.home, StartRequest { id, name, plan, trees, values, ttl }, progress).await
+            let (host, share_account) = (self.host.clone(), self.share_account);
+            let request = StartRequest { id, name, plan, trees, values, host, share_account, ttl };
+            agentenv_deploy::start(&self.home, request, progress).await
         };
         let started = started.await;
         if started.is_err() {

@@ -4,6 +4,7 @@ pub(crate) mod capture;
 pub(crate) mod deploys;
 pub(crate) mod doctor;
 pub(crate) mod env_records;
+pub(crate) mod host;
 pub(crate) mod launch;
 pub(crate) mod run;
 pub(crate) mod secret;

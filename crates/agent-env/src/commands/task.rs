@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
+use agentenv_deploy::HostSettings;
 use agentenv_protocol::{ExitCode as Exit, Home, control::ControlError};
 use agentenv_store::Store;
 use agentenv_task::{
@@ -11,7 +12,7 @@ use agentenv_task::{
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{launch::Launcher, run};
+use super::{host::HostArgs, launch::Launcher, run};
 use crate::{
     output::{Output, harmless, print},
     progress::{self, seconds},
@@ -23,15 +24,21 @@ use crate::{
 pub(crate) struct TaskRunArgs {
     /// The task file
     file: PathBuf,
+    /// Use accounts of live sites that other deploys use already
+    #[arg(long)]
+    share_account: bool,
+    #[command(flatten)]
+    host: HostArgs,
 }
 
 /// Runs a task. A task that does not pass is a result, not an error: its summary and its exit code say how it ended.
 pub(crate) async fn run(home: &Home, output: Output, args: TaskRunArgs) -> Result<ExitCode, ControlError> {
     let task = load_task(&args.file).map_err(|error| file_error(&error))?;
-    let deploys = deploys(home);
+    let launcher = Launcher::new(home.clone(), args.host.settings()?, args.share_account);
+    let deploys = ControlDeploys::new(home.clone(), Arc::new(launcher));
     let task = plan(task, &deploys).await.map_err(plan_error)?;
     let store = Store::open(home).await.map_err(store_error)?;
-    let runner = runner(home, &store, progress::run_events(output));
+    let runner = Runner::new(home.clone(), Arc::new(deploys), run::log(&store), progress::run_events(output));
     let stop = stop_on_signals(output)?;
     let record = runner.run(task, &stop).await.map_err(|error| run::run_error(&error))?;
     if !output.json {
@@ -40,13 +47,11 @@ pub(crate) async fn run(home: &Home, output: Output, args: TaskRunArgs) -> Resul
     Ok(record.outcome.unwrap_or(Outcome::InfrastructureError).exit_code().into())
 }
 
-fn deploys(home: &Home) -> ControlDeploys {
-    ControlDeploys::new(home.clone(), Arc::new(Launcher::new(home.clone())))
-}
-
-/// The runner of a home.
+/// The runner of a home, for what was begun: it makes no deploys.
 pub(crate) fn runner(home: &Home, store: &Store, events: Events) -> Runner {
-    Runner::new(home.clone(), Arc::new(deploys(home)), run::log(store), events)
+    let launcher = Launcher::new(home.clone(), HostSettings::default(), false);
+    let deploys = ControlDeploys::new(home.clone(), Arc::new(launcher));
+    Runner::new(home.clone(), Arc::new(deploys), run::log(store), events)
 }
 
 /// The first signal asks the run to stop, which closes everything; a second one ends this process at once, and the next

@@ -16,7 +16,10 @@ use clap::Args;
 use include_dir::{Dir, include_dir};
 use serde_json::json;
 
-use super::launch::{Launcher, Wishes};
+use super::{
+    host::HostArgs,
+    launch::{Launcher, Wishes},
+};
 use crate::{
     check::{Rule, Site},
     output::Output,
@@ -34,6 +37,8 @@ const NAME_MARK: &str = "{{name}}";
 pub(crate) struct CheckArgs {
     /// The bundle's folder
     dir: PathBuf,
+    #[command(flatten)]
+    host: HostArgs,
 }
 
 /// Arguments of `website new`.
@@ -57,7 +62,7 @@ pub(crate) async fn check(home: &Home, output: Output, args: &CheckArgs) -> Resu
     // Version 0: it runs, and is not stored.
     let env = EnvVersion { name: prepared.name, version: 0, spec: prepared.spec, tree: prepared.tree };
     let plan = Launcher::plan_alone(env, &Wishes::default())?;
-    let launcher = Launcher::new(home.clone());
+    let launcher = Launcher::new(home.clone(), args.host.settings()?, false);
     let info = launcher.start(DeployId::random(), None, plan, None, progress).await?;
     activity.say("checking");
     let checked = rules(home, &info).await;

@@ -8,6 +8,7 @@ use std::{
 };
 
 use super::{BrowserError, flags, fonts, policy};
+use crate::pem;
 
 /// The writable home inside the sandbox; empty at each start.
 pub const HOME: &str = "/home/agent";
@@ -86,20 +87,20 @@ pub fn find_chromium() -> Result<PathBuf, BrowserError> {
         .ok_or_else(|| BrowserError::NotInstalled { looked: CANDIDATES.join(", ") })
 }
 
-/// Plans a browser: `ca_pem` is the authority it trusts besides the public ones, `font_cache` is [`super::font_cache`]'s.
+/// Plans a browser: `authorities`, in PEM, are those that it trusts besides the public ones, `font_cache` is [`super::font_cache`]'s.
 pub fn chromium(
     binary: &Path,
     spec: &BrowserSpec,
-    ca_pem: &str,
+    authorities: &str,
     font_cache: &[(String, Vec<u8>)],
 ) -> Result<Launch, BrowserError> {
-    let authority = pem_body(ca_pem).ok_or(BrowserError::BadAuthority)?;
+    let authorities = pem::bodies(authorities).ok_or(BrowserError::BadAuthority)?;
     let mut command = vec![binary.display().to_string()];
     command.extend(flags::of(spec));
     // One tab at start; the first start tab takes its place.
     command.push("about:blank".to_owned());
     let mut etc = vec![
-        (policy::FILE.to_owned(), policy::managed(&authority)),
+        (policy::FILE.to_owned(), policy::managed(&authorities)),
         ("fonts/fonts.conf".to_owned(), fonts::configuration().into_bytes()),
     ];
     etc.extend_from_slice(font_cache);
@@ -121,12 +122,4 @@ fn environment(spec: &BrowserSpec) -> Vec<(String, String)> {
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
     .into()
-}
-
-/// The base64 of the first certificate: what a PEM file holds between its markers is the DER form that policies take.
-fn pem_body(pem: &str) -> Option<String> {
-    let (_, rest) = pem.split_once("-----BEGIN CERTIFICATE-----")?;
-    let (body, _) = rest.split_once("-----END CERTIFICATE-----")?;
-    let body: String = body.split_whitespace().collect();
-    (!body.is_empty() && body.bytes().all(|b| b.is_ascii_alphanumeric() || b"+/=".contains(&b))).then_some(body)
 }

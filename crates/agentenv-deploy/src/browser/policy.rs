@@ -7,10 +7,10 @@ use super::launch::HOME;
 /// Where Debian's Chromium reads it, below `/etc`.
 pub(super) const FILE: &str = "chromium/policies/managed/agent-env.json";
 
-/// The policy file, with the deploy's authority as base64 of its DER form.
-pub(super) fn managed(authority: &str) -> Vec<u8> {
+/// The policy file, with the authorities as base64 of their DER form.
+pub(super) fn managed(authorities: &[String]) -> Vec<u8> {
     // Trusted besides the public authorities; certificate checks stay on.
-    let mut policy = json!({ "CACertificates": [authority] });
+    let mut policy = json!({ "CACertificates": authorities });
     for group in [connections(), calls_home(), comforts()] {
         if let (Some(policy), Value::Object(group)) = (policy.as_object_mut(), group) {
             policy.extend(group);

@@ -15,14 +15,15 @@ use agentenv_sandbox::{NetworkKind, SandboxSpec, ServiceSpec};
 
 use super::{
     build::Context,
+    reach::has_reach,
     service::{Recipe, Supervised},
-    sockets::{Sockets, datagrams, listen},
+    sockets::{Sockets, place},
     specs,
 };
 use crate::{
     browser::{Browser, BrowserError, BrowserSpec, Proxy, Viewport, chromium, find_chromium, font_cache},
     logs::ServiceLog,
-    sandbox_net::{DEVTOOLS, DNS, FORWARD_PORT, HTTP, TLS},
+    sandbox_net::{DEVTOOLS, FORWARD_PORT},
 };
 
 /// How long a browser may take to answer: cold starts take half a second, on a busy machine several.
@@ -58,7 +59,8 @@ impl BrowserBox {
         let placed =
             place(&sockets).map_err(|error| ControlError::infrastructure(format!("browser `{name}`: {error}")))?;
         let ca_pem = context.authority().await?.ca_pem();
-        let (spec, variables) = launch(context, &plan, &name, ca_pem).map_err(|error| browser_error(&error, &[]))?;
+        let trusted = Trusted::of(context, &plan, ca_pem);
+        let (spec, variables) = launch(context, &plan, &name, &trusted).map_err(|error| browser_error(&error, &[]))?;
         let upstream = Upstream::DevTools { browser: plan.name.clone() };
         context.dialer.add(upstream, sockets.clone(), DEVTOOLS);
         let now = run(context, &plan.name, &spec, &variables, &sockets).await?;
@@ -130,32 +132,38 @@ impl BrowserBox {
     }
 }
 
-/// Places the sockets that the sandbox can reach: all there is for it.
-fn place(sockets: &Sockets) -> Result<BrowserSockets, super::sockets::SocketError> {
-    let sandbox = sockets.sandbox();
-    Ok(BrowserSockets {
-        dns_udp: Some(datagrams(sandbox, *DNS.ip(), DNS.port())?),
-        dns_tcp: Some(listen(sandbox, *DNS.ip(), DNS.port())?),
-        https: Some(listen(sandbox, *TLS.ip(), TLS.port())?),
-        http: Some(listen(sandbox, *HTTP.ip(), HTTP.port())?),
-        forward_port: Some(listen(sandbox, *FORWARD_PORT.ip(), FORWARD_PORT.port())?),
-    })
+/// Whom a browser's sandbox trusts, in PEM: the deploy's authority, and where it reaches real sites those of the host.
+struct Trusted {
+    /// For Chromium, which has the public ones built in.
+    beside_public: String,
+    /// For every other program.
+    all: String,
+}
+
+impl Trusted {
+    fn of(context: &Context, plan: &PlannedBrowser, ca_pem: &str) -> Self {
+        let (further, all) = match context.real.as_ref().filter(|_| has_reach(&plan.network)) {
+            Some(real) => (real.further_authorities.as_str(), real.authorities.as_str()),
+            None => ("", ""),
+        };
+        Self { beside_public: format!("{ca_pem}{further}"), all: format!("{ca_pem}{all}") }
+    }
 }
 
 fn launch(
     context: &Context,
     plan: &PlannedBrowser,
     name: &SandboxName,
-    ca_pem: &str,
+    trusted: &Trusted,
 ) -> Result<(ServiceSpec, specs::Variables), BrowserError> {
     let viewport = Viewport { width: plan.viewport.width, height: plan.viewport.height };
     let mut spec = BrowserSpec::forward(FORWARD_PORT, viewport);
     if !context.browser_proxy {
         spec.proxy = Proxy::None;
     }
-    let launch = chromium(&find_chromium()?, &spec, ca_pem, &font_cache())?;
+    let launch = chromium(&find_chromium()?, &spec, &trusted.beside_public, &font_cache())?;
     let variables = launch.environment.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
-    Ok((specs::browser(name, &launch, ca_pem), variables))
+    Ok((specs::browser(name, &launch, &trusted.all), variables))
 }
 
 async fn run(
@@ -170,7 +178,7 @@ async fn run(
         sockets: sockets.clone(),
         spec: spec.clone(),
         environment: variables.clone(),
-        log: ServiceLog::new(&context.dir.logs(), spec.name.as_str(), Vec::new()),
+        log: ServiceLog::new(&context.dir.logs(), spec.name.as_str(), context.mask.clone()),
         // A browser that died took its episode with it: started again it would be another one, unseen.
         restarts: false,
     };

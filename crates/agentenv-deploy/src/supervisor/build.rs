@@ -33,10 +33,11 @@ use super::{
     own_program,
     pod::Pod,
     probe,
+    reach::{self, RealSites},
     sockets::Sockets,
     specs::Host,
 };
-use crate::{DeployDir, denied::Denied};
+use crate::{DeployDir, denied::Denied, mask::Mask};
 
 /// Runs browsers without the forward port, so that they use names and addresses as other programs do: for the project's own
 /// tests of the placed sockets.
@@ -49,8 +50,13 @@ pub(crate) struct Context {
     pub(crate) spawner: Spawner,
     pub(crate) host: Host,
     pub(crate) values: Values,
+    /// What nothing of the deploy shows.
+    pub(crate) mask: Mask,
     pub(crate) dialer: Arc<Dialer>,
     pub(crate) captures: Arc<Captures>,
+    pub(crate) denied: Arc<Denied>,
+    /// The way to real sites, where something of the deploy has a reach.
+    pub(crate) real: Option<RealSites>,
     authority: OnceCell<Arc<Authority>>,
     pub(crate) browser_proxy: bool,
     pub(crate) down: Down,
@@ -109,9 +115,9 @@ impl Context {
 /// Makes everything, and returns once every site is ready and every start tab loaded.
 pub(crate) async fn build(prepared: Prepared, down: &Down) -> Result<Arc<Deploy>, ControlError> {
     let began = Instant::now();
-    let Prepared { dir, ledger, mut input, spawner, starter } = prepared;
-    let values = input.take_values();
-    let context = begin(dir, input.trees, values, spawner, starter, down)?;
+    let Prepared { dir, ledger, input, values, mask, spawner, starter } = prepared;
+    let real = RealSites::of(&input.plan, &input.host.into())?;
+    let context = begin(dir, input.trees, (values, mask), real, spawner, starter, down)?;
     let plan = input.plan;
     // Sites and browsers start side by side: neither needs the other yet.
     let pods = try_join_all(plan.websites.iter().map(|website| Pod::start(&context, website.clone())));
@@ -120,17 +126,17 @@ pub(crate) async fn build(prepared: Prepared, down: &Down) -> Result<Arc<Deploy>
     let names = Names::new(&pods)?;
     names.check_tabs(&browsers)?;
     let sites = names.sites(&context, &pods);
-    let denied = Arc::new(Denied::new(context.dir.denied()));
+    let denied = Arc::clone(&context.denied);
     let mut boxes = Vec::new();
     for (browser, sockets) in browsers {
         let net = BrowserNet {
             sandbox: browser.name().clone(),
-            table: Arc::clone(&names.table),
+            table: reach::table(&names.table, &browser.plan.network),
             book: Arc::clone(&names.book),
             authority: Arc::clone(authority),
             sites: Arc::clone(&sites),
             denied: Arc::clone(&denied) as _,
-            real: None,
+            real: context.real.as_ref().map(|real| Arc::clone(&real.network)),
         };
         down.net(browser.serve(net, sockets)?);
         boxes.push(browser);
@@ -166,7 +172,8 @@ pub(crate) async fn build(prepared: Prepared, down: &Down) -> Result<Arc<Deploy>
 fn begin(
     dir: DeployDir,
     trees: BTreeMap<String, std::path::PathBuf>,
-    values: Values,
+    (values, mask): (Values, Mask),
+    real: Option<RealSites>,
     spawner: Spawner,
     starter: Arc<Starter>,
     down: &Down,
@@ -176,9 +183,16 @@ fn begin(
     Ok(Context {
         starter,
         spawner,
-        host: Host { trees, program },
+        host: Host {
+            trees,
+            program,
+            authorities: real.as_ref().map(|real| real.authorities.clone()).unwrap_or_default(),
+        },
+        denied: Arc::new(Denied::new(dir.denied())),
+        real,
         browser_proxy: std::env::var_os(NO_PROXY_VARIABLE).is_none(),
         values,
+        mask,
         dialer: Arc::clone(&down.dialer),
         captures: Arc::clone(&down.captures),
         authority: OnceCell::new(),
@@ -196,6 +210,8 @@ pub(crate) struct Names {
     domains: Vec<Vec<HostPattern>>,
     /// Where start tabs may be: the names of synthetic sites, and of live ones.
     claimed: Vec<HostPattern>,
+    /// Live names that a synthetic site covers.
+    warnings: Vec<String>,
 }
 
 impl Names {
@@ -219,7 +235,8 @@ impl Names {
             domains.iter().map(|pattern| SiteTableEntry { pattern: pattern.clone(), website: pod.name().clone() })
         });
         let table = Arc::new(SiteTable::new(entries));
-        Ok(Self { book: Arc::new(AddressBook::new(&table)), table, domains, claimed: website_names(&claims) })
+        let warnings = agentenv_model::live_hosts(&claims).warnings();
+        Ok(Self { book: Arc::new(AddressBook::new(&table)), table, domains, claimed: website_names(&claims), warnings })
     }
 
     /// Start tabs only where a website answers (ENV-9).
@@ -309,7 +326,7 @@ fn write_secret(path: &Path, text: &str) -> io::Result<()> {
 #[expect(clippy::too_many_arguments, reason = "it gathers one object from every part, and is called once")]
 fn info(
     record: &crate::DeployRecord,
-    warnings: &[String],
+    plan_warnings: &[String],
     context: &Context,
     names: &Names,
     pods: &[Pod],
@@ -327,7 +344,14 @@ fn info(
         name: browser.plan.name.clone(),
         cdp_url: gateway.cdp_url(&browser.plan.name),
     };
-    let mut warnings = warnings.to_vec();
+    let mut warnings = plan_warnings.to_vec();
+    // What cards brought: names that put did not know.
+    warnings.extend(names.warnings.iter().filter(|warning| !plan_warnings.contains(*warning)).cloned());
+    warnings.extend(
+        pods.iter()
+            .filter(|pod| pod.website.live)
+            .map(|pod| format!("`{}` is the real site: a reset does not undo what is changed there", pod.name())),
+    );
     if let agentenv_sandbox::UidMode::Single { reason } = context.uids.mode() {
         warnings.push(format!("all sandboxes share one uid and can exhaust each other's per-uid limits: {reason}"));
     }

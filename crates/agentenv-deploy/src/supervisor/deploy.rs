@@ -31,7 +31,7 @@ use super::{
     pod::Pod,
     service::{Supervised, readable},
     sockets::Sockets,
-    specs,
+    specs::{self, Beside},
 };
 use crate::{DeployDir, denied::Denied, names};
 
@@ -58,7 +58,6 @@ pub(crate) struct Deploy {
 }
 
 impl Deploy {
-    #[expect(clippy::too_many_arguments, reason = "every part of the deploy, handed over once")]
     pub(crate) fn new(
         context: Context,
         info: DeployInfo,
@@ -133,7 +132,12 @@ impl Deploy {
     /// Starts a command in a service's sandbox: its namespaces, uid, seccomp and root, without its settings or keys.
     pub(crate) async fn exec(&self, request: &ExecRequest) -> Result<Service, ControlError> {
         let name = &request.sandbox;
-        let in_browser = self.browsers.values().any(|browser| browser.name() == name);
+        let beside = if self.browsers.values().any(|browser| browser.name() == name) {
+            Beside::Browser
+        } else {
+            let of = |pod: &&Pod| pod.services.iter().any(|service| service.name() == name);
+            Beside::Service { has_reach: self.pods.values().find(of).is_some_and(|pod| !pod.website.reach.is_empty()) }
+        };
         let services =
             self.pods.values().flat_map(|pod| pod.services.iter().map(|service| (Arc::clone(service), &pod.sockets)));
         let browsers = self.browsers.values().map(|browser| (browser.service(), browser.sockets()));
@@ -146,7 +150,7 @@ impl Deploy {
         let current = service.current().await.ok_or_else(|| {
             ControlError::infrastructure(format!("`{name}` is not running")).hint("`agent-env env status` says why")
         })?;
-        let environment = Environment::new(specs::exec_variables(in_browser)).map_err(|error| {
+        let environment = Environment::new(specs::exec_variables(beside)).map_err(|error| {
             ControlError::infrastructure(format!("the command's environment cannot be made: {error}"))
         })?;
         let (spawner, sockets, command) = (self.context.spawner.clone(), (*sockets).clone(), request.command.clone());
@@ -295,7 +299,7 @@ impl Down {
         drop(nets);
         join_all(services.iter().map(|service| service.stop())).await;
         // After the last service (CAP-2), and before its sandbox goes.
-        self.captures.stop(&self.inner.ledger).await;
+        let captures = self.captures.stop().await;
         // One socket alone would keep a namespace alive.
         self.dialer.clear();
         drop((services, sandboxes));
@@ -305,6 +309,7 @@ impl Down {
             Ok(Err(error)) => tracing::warn!(%error, "spawner"),
             Err(error) => tracing::warn!(%error, "spawner"),
         }
+        captures.done(&self.captures, &self.inner.ledger).await;
         self.forget();
         let left = self.prove().await;
         self.inner.outcome.send_replace(Some(left.clone()));

@@ -14,6 +14,7 @@ mod ledger;
 mod pod;
 mod ports;
 mod probe;
+mod reach;
 mod reset;
 mod service;
 mod sign_in;
@@ -33,6 +34,7 @@ use std::{
     time::Duration,
 };
 
+use agentenv_model::{Plan, Values, hidden_values};
 use agentenv_protocol::control::{ControlError, DeployState};
 use agentenv_sandbox::{Spawner, liveness::DeployLock, process};
 use tokio::{io::AsyncReadExt as _, net::unix::pipe, signal::unix::SignalKind};
@@ -41,6 +43,7 @@ use self::ledger::Ledger;
 use crate::{
     DeployDir,
     logs::ServiceLog,
+    mask::Mask,
     start::{StartEvent, SupervisorInput},
 };
 
@@ -78,6 +81,8 @@ pub(crate) struct Prepared {
     pub(crate) dir: DeployDir,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) input: SupervisorInput,
+    pub(crate) values: Values,
+    pub(crate) mask: Mask,
     pub(crate) spawner: Spawner,
     pub(crate) starter: Arc<Starter>,
 }
@@ -147,13 +152,15 @@ fn take_input(pipe: OwnedFd) -> io::Result<(SupervisorInput, OwnedFd)> {
 /// Takes the lock, after the last fork of this process, and looks whether the deploy is still wanted.
 fn prepare(
     dir: DeployDir,
-    input: SupervisorInput,
+    mut input: SupervisorInput,
     spawner: Spawner,
     starter: Arc<Starter>,
 ) -> Result<(Prepared, DeployLock), ControlError> {
+    let values = input.take_values();
     let filter = tracing_subscriber::EnvFilter::try_from_env("AGENTENV_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,hyper=error"));
-    let log = ServiceLog::new(&dir.logs(), "supervisor", Vec::new());
+    let mask = mask_of(&input.plan, &values).and(input.host.secrets());
+    let log = ServiceLog::new(&dir.logs(), "supervisor", mask.clone());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || log.clone()).with_ansi(false).init();
     let lock = DeployLock::acquire(&dir.lock())
         .map_err(|error| ControlError::infrastructure(format!("{} cannot be locked: {error}", dir.lock().display())))?;
@@ -163,7 +170,12 @@ fn prepare(
         return Err(ControlError::infrastructure("the deploy was given up before its supervisor began"));
     }
     let ledger = Arc::new(Ledger::new(dir.clone(), record));
-    Ok((Prepared { dir, ledger, input, spawner, starter }, lock))
+    Ok((Prepared { dir, ledger, input, values, mask, spawner, starter }, lock))
+}
+
+/// What no log, error or answer of the deploy may show.
+fn mask_of(plan: &Plan, values: &Values) -> Mask {
+    Mask::of(plan.websites.iter().flat_map(|website| hidden_values(website, values)))
 }
 
 fn run(prepared: Prepared, starter_gone: OwnedFd, lock: DeployLock) -> Result<(), ControlError> {
@@ -181,7 +193,7 @@ fn run(prepared: Prepared, starter_gone: OwnedFd, lock: DeployLock) -> Result<()
 /// Builds the deploy, serves until its end, and takes it down. An error was also recorded; nothing is left in either case.
 async fn live(prepared: Prepared, starter_gone: OwnedFd) -> Result<(), ControlError> {
     let (starter, ledger) = (Arc::clone(&prepared.starter), Arc::clone(&prepared.ledger));
-    let ttl = prepared.input.ttl;
+    let (ttl, mask) = (prepared.input.ttl, prepared.mask.clone());
     let down = deploy::Down::new(&prepared);
     let built = tokio::select! {
         built = build::build(prepared, &down) => built,
@@ -220,6 +232,7 @@ async fn live(prepared: Prepared, starter_gone: OwnedFd) -> Result<(), ControlEr
             Err(ControlError { message: format!("{}; and {}", error.message, left.message), ..error })
         }
     };
+    let ended = ended.map_err(|error| mask.error(error));
     ledger.note(|record| record.ended(ended.clone().err()));
     down.farewell().await;
     ended

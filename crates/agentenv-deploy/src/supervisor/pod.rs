@@ -8,27 +8,33 @@ use std::{
 use agentenv_model::{PlannedService, PlannedWebsite, Role, compare_card, resolve_settings};
 use agentenv_net::{Limits, SiteClient, SiteError, Upstream};
 use agentenv_protocol::{
-    ExitCode, HostPattern, Name, SandboxName, SiteKey,
+    ErrorBody, ErrorKind, ExitCode, HostPattern, Name, SandboxName, SiteKey,
     control::{ControlError, ServiceStatus},
 };
 use agentenv_sandbox::{DataDir, NetworkKind, SandboxSpec};
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::SecretString;
 
 use super::{
     build::Context,
     captures::Starting,
     ports::listening,
-    probe,
+    probe, reach,
     service::{Recipe, Supervised},
     sockets::Sockets,
     specs,
 };
-use crate::logs::ServiceLog;
+use crate::{
+    logs::ServiceLog,
+    mask::Mask,
+    sandbox_net::{DNS, FORWARD_PORT, HTTP, TLS},
+};
 
 /// The first wait between two looks whether a port accepts or a site is ready; doubled up to [`POLL_LONGEST`].
 const POLL_SHORTEST: Duration = Duration::from_millis(1);
 /// See [`POLL_SHORTEST`].
 const POLL_LONGEST: Duration = Duration::from_millis(4);
+/// The same for `ready` of a live site: each look may be a request to the real one, which counts them.
+const LIVE_POLL: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(4));
 
 /// A website that runs.
 pub(crate) struct Pod {
@@ -36,6 +42,8 @@ pub(crate) struct Pod {
     /// Its names: those stored, or its card's.
     pub(crate) domains: Vec<HostPattern>,
     pub(crate) key: SiteKey,
+    /// Hides the deploy's secrets, and the key.
+    mask: Mask,
     pub(crate) client: SiteClient,
     pub(crate) sockets: Sockets,
     pub(crate) services: Vec<Arc<Supervised>>,
@@ -48,19 +56,22 @@ impl Pod {
         let deadline = began + Duration::from_secs(website.ready_timeout_s.into());
         let spec = SandboxSpec {
             name: website.name.to_string(),
-            network: NetworkKind::Pod,
+            network: if website.reach.is_empty() { NetworkKind::Pod } else { NetworkKind::LivePod },
             uid: context.uid()?,
             data: Some(DataDir { bytes: specs::DATA_BYTES }),
             packets: context.captures.are_wanted(),
         };
         let sockets = context.create(spec).await?;
         let capture = context.captures.start(&website, &sockets);
+        // Before its services: a live site is ready when the real one answers.
+        reach::serve_pod(context, &website, &sockets).await?;
         let key = SiteKey::random();
         let client =
             SiteClient::new(Arc::clone(&context.dialer) as _, website.name.clone(), key.clone(), Limits::default());
         let settings = resolve_settings(&website, &context.values)
             .map_err(|problems| ControlError::new(problems.exit(), problems.to_string()))?;
-        let mut pod = Self { domains: Vec::new(), key, client, sockets, services: Vec::new(), website };
+        let mask = context.mask.and([key.expose().into()]);
+        let mut pod = Self { domains: Vec::new(), key, mask, client, sockets, services: Vec::new(), website };
         pod.start_services(context, &settings, capture, deadline).await?;
         context.starter.progress(format!("{} is ready after {} ms", pod.website.name, began.elapsed().as_millis()));
         Ok(pod)
@@ -103,23 +114,19 @@ impl Pod {
     ) -> Result<Arc<Supervised>, ControlError> {
         let name = SandboxName::of_service(&self.website.name, &service.name);
         if self.sockets.is_taken(service.port).await {
-            let message =
-                format!("port {} of `{name}` is in use inside its sandbox by another service of it", service.port);
-            return Err(
-                ControlError::infrastructure(message).hint("give each service of env.toml the port it listens on")
-            );
+            return Err(self.port_taken(&name, service.port));
         }
         let spec =
             specs::service(&self.website, service, &context.host, context.captures.are_wanted()).map_err(|error| {
                 ControlError::new(ExitCode::Refused, format!("`{name}` cannot run: {error}"))
                     .hint("programs are those of the built bundle, or under /usr; see `command` in env.toml")
             })?;
-        let mut environment = specs::variables(service);
+        let mut environment = specs::variables(&self.website, service);
         if service.role == Role::Server {
             environment.extend(specs::server_variables(settings.clone(), &self.key));
         }
         self.publish(context, service);
-        let log = ServiceLog::new(&context.dir.logs(), name.as_str(), self.secrets(settings));
+        let log = ServiceLog::new(&context.dir.logs(), name.as_str(), self.mask.clone());
         let recipe = Recipe {
             spawner: context.spawner.clone(),
             sockets: self.sockets.clone(),
@@ -139,6 +146,19 @@ impl Pod {
         Ok(running)
     }
 
+    fn port_taken(&self, name: &SandboxName, port: u16) -> ControlError {
+        let placed = [DNS, FORWARD_PORT, HTTP, TLS].iter().any(|address| address.port() == port);
+        if placed && !self.website.reach.is_empty() {
+            let message =
+                format!("port {port} of `{name}` is where a live site's sandbox has its way to the real site");
+            return ControlError::new(ExitCode::Refused, message).hint("let it listen on another one, such as 8000");
+        }
+        ControlError::infrastructure(format!(
+            "port {port} of `{name}` is in use inside its sandbox by another service of it"
+        ))
+        .hint("give each service of env.toml the port it listens on")
+    }
+
     /// Makes the service reachable for gateway and browsers.
     fn publish(&self, context: &Context, service: &PlannedService) {
         let role = match service.role {
@@ -148,14 +168,6 @@ impl Pod {
         };
         let upstream = Upstream::Service { website: self.website.name.clone(), service: role };
         context.dialer.add(upstream, self.sockets.clone(), service.port);
-    }
-
-    /// What must never be in a log: the key, and the values of secret settings.
-    fn secrets(&self, settings: &SecretString) -> Vec<SecretString> {
-        let values: serde_json::Value = serde_json::from_str(settings.expose_secret()).unwrap_or_default();
-        let secret =
-            self.website.secret_settings.iter().filter_map(|name| values.get(name.as_str())?.as_str().map(Into::into));
-        secret.chain([self.key.expose().into()]).collect()
     }
 
     async fn wait_accepts(&self, running: &Supervised, port: u16, deadline: Instant) -> Result<(), ControlError> {
@@ -190,8 +202,9 @@ impl Pod {
     }
 
     async fn wait_ready(&self, deadline: Instant) -> Result<(), ControlError> {
-        let mut wait = POLL_SHORTEST;
+        let (mut wait, longest) = if self.website.live { LIVE_POLL } else { (POLL_SHORTEST, POLL_LONGEST) };
         let mut reason = "it did not answer".to_owned();
+        let mut hint = "see its log; `ready_timeout_s` in env.toml gives it longer".to_owned();
         loop {
             let answer = tokio::select! {
                 answer = tokio::time::timeout_at(deadline.into(), self.client.ready()) => answer,
@@ -199,7 +212,16 @@ impl Pod {
             };
             match answer {
                 Ok(Ok(())) => return Ok(()),
-                Ok(Err(SiteError::Refused { body, .. })) => reason = body.message,
+                // Waiting helps against everything but a real site that wants a human.
+                Ok(Err(error @ SiteError::Refused { body: ErrorBody { kind: ErrorKind::BlockedBySite, .. }, .. })) => {
+                    return Err(self.failed(&error));
+                }
+                Ok(Err(SiteError::Refused { body, .. })) => {
+                    reason = body.message;
+                    if !body.hint.is_empty() {
+                        hint = body.hint;
+                    }
+                }
                 Ok(Err(error @ SiteError::Garbage { .. })) => return Err(self.failed(&error)),
                 Ok(Err(error)) => reason = error.to_string(),
                 Err(_) => {}
@@ -207,12 +229,10 @@ impl Pod {
             if Instant::now() + wait >= deadline {
                 let seconds = self.website.ready_timeout_s;
                 let message = format!("website `{}` was not ready within {seconds} s: {reason}", self.website.name);
-                return Err(ControlError::new(ExitCode::TimedOut, message)
-                    .hint("see its log; `ready_timeout_s` in env.toml gives it longer")
-                    .log(self.log()));
+                return Err(ControlError::new(ExitCode::TimedOut, message).hint(hint).log(self.log()));
             }
             tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(POLL_LONGEST);
+            wait = (wait * 2).min(longest);
         }
     }
 
@@ -269,7 +289,7 @@ impl Pod {
             SiteError::Refused { body, .. } => Some(body.kind),
             _ => None,
         };
-        ControlError { kind, ..ControlError::new(exit, error.to_string()).hint(hint).log(log) }
+        self.mask.error(ControlError { kind, ..ControlError::new(exit, error.to_string()).hint(hint).log(log) })
     }
 
     /// The last lines of the server.

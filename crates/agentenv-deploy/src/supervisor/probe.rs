@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use agentenv_model::PlannedWebsite;
-use agentenv_protocol::control::ControlError;
+use agentenv_model::{PlannedWebsite, Reach};
+use agentenv_protocol::{HostPattern, control::ControlError};
 use agentenv_sandbox::{Environment, ServiceSpec};
 use futures_util::future::try_join_all;
 use tokio::{io::AsyncReadExt as _, net::unix::pipe};
@@ -13,7 +13,7 @@ use super::{
     build::Context,
     service::{described, ended, exit_code},
     sockets::Sockets,
-    specs,
+    specs::{self, Probed},
 };
 
 /// How long a probe may take: in a sealed sandbox some milliseconds.
@@ -28,21 +28,28 @@ pub(crate) async fn pod(context: &Context, website: &PlannedWebsite, sockets: &S
     let Some(service) = website.services.first() else { return Ok(()) };
     // A service that cannot be planned is told of by its start.
     let Ok(spec) = specs::service(website, service, &context.host, false) else { return Ok(()) };
-    one(context, sockets, &spec, &[]).await
+    // A name that it reaches: its address must take a handshake for that name only.
+    let exact = website.reach.iter().find(|pattern| matches!(pattern, HostPattern::Exact(_)));
+    let names: Vec<String> = exact.iter().map(ToString::to_string).collect();
+    let probed = Probed { forward_port: !website.reach.is_empty(), open: false, names: &names };
+    one(context, sockets, &spec, probed).await
 }
 
 /// Probes the browsers' sandboxes, whose placed sockets are served by now.
 pub(crate) async fn browsers(context: &Context, browsers: &[BrowserBox], names: &[String]) -> Result<(), ControlError> {
-    let probes = browsers.iter().map(|browser| one(context, browser.sockets(), browser.spec(), names));
+    let probes = browsers.iter().map(|browser| {
+        let probed = Probed { forward_port: true, open: browser.plan.network == Reach::Open, names };
+        one(context, browser.sockets(), browser.spec(), probed)
+    });
     try_join_all(probes).await.map(drop)
 }
 
-async fn one(context: &Context, sockets: &Sockets, like: &ServiceSpec, names: &[String]) -> Result<(), ControlError> {
+async fn one(context: &Context, sockets: &Sockets, like: &ServiceSpec, probed: Probed<'_>) -> Result<(), ControlError> {
     let name = like.name.clone();
     let broken = |what: String| {
         ControlError::infrastructure(format!("the probe of sandbox `{name}` {what}")).hint("see `agent-env doctor`")
     };
-    let spec = specs::probe(like, &context.host, names);
+    let spec = specs::probe(like, &context.host, probed);
     let environment = Environment::new([]).map_err(|error| broken(format!("could not be started: {error}")))?;
     let (spawner, placed) = (context.spawner.clone(), sockets.clone());
     let started = tokio::task::spawn_blocking(move || spawner.start(placed.sandbox(), &spec, &environment));

@@ -54,6 +54,7 @@ impl Deploy {
                 .keys()
                 .map(|name| (name.clone(), COLD.to_owned()))
                 .collect::<BTreeMap<Name, String>>(),
+            not_undone: self.pods.values().filter(|pod| pod.website.live).map(|pod| pod.name().clone()).collect(),
         })
     }
 }

@@ -7,10 +7,11 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use agentenv_net::BrowserSockets;
 use agentenv_sandbox::{Sandbox, SandboxError};
 use tokio::net::{TcpSocket, TcpStream};
 
-use crate::sandbox_net::GATEWAY;
+use crate::sandbox_net::{DNS, FORWARD_PORT, GATEWAY, HTTP, TLS};
 
 /// How many sockets a broker is asked for at once: a batch costs hardly more than one.
 const BATCH: usize = 16;
@@ -69,8 +70,20 @@ impl Sockets {
     }
 }
 
+/// Places the sockets of a sandbox's network: all that it can reach.
+pub(crate) fn place(sockets: &Sockets) -> Result<BrowserSockets, SocketError> {
+    let sandbox = sockets.sandbox();
+    Ok(BrowserSockets {
+        dns_udp: Some(datagrams(sandbox, *DNS.ip(), DNS.port())?),
+        dns_tcp: Some(listen(sandbox, *DNS.ip(), DNS.port())?),
+        https: Some(listen(sandbox, *TLS.ip(), TLS.port())?),
+        http: Some(listen(sandbox, *HTTP.ip(), HTTP.port())?),
+        forward_port: Some(listen(sandbox, *FORWARD_PORT.ip(), FORWARD_PORT.port())?),
+    })
+}
+
 /// Makes a listener in the sandbox.
-pub(crate) fn listen(sandbox: &Sandbox, address: Ipv4Addr, port: u16) -> Result<std::net::TcpListener, SocketError> {
+fn listen(sandbox: &Sandbox, address: Ipv4Addr, port: u16) -> Result<std::net::TcpListener, SocketError> {
     let failed = |source| SocketError { address: SocketAddr::from((address, port)), source };
     let socket = one(sandbox.tcp(1)).map_err(failed)?;
     let socket = TcpSocket::from_std_stream(socket.into());
@@ -83,7 +96,7 @@ pub(crate) fn listen(sandbox: &Sandbox, address: Ipv4Addr, port: u16) -> Result<
 }
 
 /// Makes a datagram socket in the sandbox.
-pub(crate) fn datagrams(sandbox: &Sandbox, address: Ipv4Addr, port: u16) -> Result<std::net::UdpSocket, SocketError> {
+fn datagrams(sandbox: &Sandbox, address: Ipv4Addr, port: u16) -> Result<std::net::UdpSocket, SocketError> {
     let failed = |source| SocketError { address: SocketAddr::from((address, port)), source };
     let socket = one(sandbox.udp(1)).map_err(failed)?;
     rustix::net::bind(&socket, &SocketAddrV4::new(address, port)).map_err(|error| failed(error.into()))?;

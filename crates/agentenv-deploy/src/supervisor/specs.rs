@@ -9,8 +9,8 @@ use secrecy::SecretString;
 
 use crate::{
     browser::Launch,
-    probe::{FORWARD_PORT_FLAG, PROBE_COMMAND},
-    sandbox_net::DNS,
+    probe::{FORWARD_PORT_FLAG, OPEN_FLAG, PROBE_COMMAND},
+    sandbox_net::{DNS, FORWARD_PORT},
     static_files::STATIC_COMMAND,
     tools::{self, PATH, SITE, ToolError},
 };
@@ -36,6 +36,8 @@ pub(crate) struct Host {
     pub(crate) trees: BTreeMap<String, PathBuf>,
     /// Our own program.
     pub(crate) program: PathBuf,
+    /// Whom visitors of real sites trust, in PEM; empty where nothing reaches one.
+    pub(crate) authorities: String,
 }
 
 /// What a service gets beside its command.
@@ -61,13 +63,17 @@ pub(crate) fn service(
         }
     };
     let names: Vec<&str> = website.services.iter().map(|service| service.name.as_str()).collect();
+    // Services find each other by name (NET-8); nothing else has one, but for what a live site reaches.
+    let mut etc = vec![("hosts".to_owned(), format!("127.0.0.1 localhost {}\n", names.join(" ")).into_bytes())];
+    if !website.reach.is_empty() {
+        etc.extend(network_etc(&host.authorities));
+    }
     Ok(ServiceSpec {
         name: SandboxName::of_service(&website.name, &service.name),
         command,
         cwd: SITE.into(),
         mounts,
-        // Services find each other by name (NET-8); nothing else has one.
-        etc: vec![("hosts".to_owned(), format!("127.0.0.1 localhost {}\n", names.join(" ")).into_bytes())],
+        etc,
         hostname: website.name.to_string(),
         data: true,
         tmp_bytes: TMP_BYTES,
@@ -97,15 +103,28 @@ pub(crate) fn traffic_services(website: &PlannedWebsite) -> Vec<TrafficService> 
 }
 
 /// The variables that every service gets.
-pub(crate) fn variables(service: &PlannedService) -> Variables {
-    [
+pub(crate) fn variables(website: &PlannedWebsite, service: &PlannedService) -> Variables {
+    let variables = [
         ("PATH", PATH.to_owned()),
         ("HOME", "/tmp".to_owned()),
         ("LANG", "C.UTF-8".to_owned()),
         ("PORT", service.port.to_string()),
-    ]
-    .map(|(name, value)| (name.to_owned(), value.into()))
-    .into()
+    ];
+    let variables = variables.map(|(name, value)| (name.to_owned(), value.into()));
+    variables.into_iter().chain(reach_variables(!website.reach.is_empty())).collect()
+}
+
+/// What programs in a live site's pod find their way to the real site by: the forward port, and whom they trust. The two spellings are
+/// those that programs read.
+fn reach_variables(has_reach: bool) -> Variables {
+    if !has_reach {
+        return Vec::new();
+    }
+    let proxy = format!("http://{FORWARD_PORT}");
+    let proxies = ["HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy"].map(|name| (name, proxy.as_str()));
+    let own = ["NO_PROXY", "no_proxy"].map(|name| (name, "localhost,127.0.0.1"));
+    let all = proxies.into_iter().chain(own).chain(TRUST);
+    all.map(|(name, value)| (name.to_owned(), value.into())).collect()
 }
 
 /// The variables that only a website's server gets (PR-6, PR-8).
@@ -114,13 +133,13 @@ pub(crate) fn server_variables(settings: SecretString, key: &SiteKey) -> Variabl
 }
 
 /// Plans the sandbox of a browser.
-pub(crate) fn browser(name: &SandboxName, launch: &Launch, ca_pem: &str) -> ServiceSpec {
+pub(crate) fn browser(name: &SandboxName, launch: &Launch, authorities: &str) -> ServiceSpec {
     ServiceSpec {
         name: name.clone(),
         command: launch.command.clone(),
         cwd: launch.cwd.clone(),
         mounts: Vec::new(),
-        etc: browser_etc(ca_pem).into_iter().chain(launch.etc.iter().cloned()).collect(),
+        etc: network_etc(authorities).into_iter().chain(launch.etc.iter().cloned()).collect(),
         hostname: name.to_string(),
         data: false,
         tmp_bytes: TMP_BYTES,
@@ -132,39 +151,61 @@ pub(crate) fn browser(name: &SandboxName, launch: &Launch, ca_pem: &str) -> Serv
     }
 }
 
-/// What programs without a proxy setting need: the placed name server, and the deploy's authority as the only one there is.
-fn browser_etc(ca_pem: &str) -> Vec<(String, Vec<u8>)> {
+/// What programs without a proxy setting need: the placed name server, and whom they trust, in PEM. In a browser's sandbox that is the
+/// deploy's authority, and the public ones only where it reaches real sites.
+fn network_etc(authorities: &str) -> Vec<(String, Vec<u8>)> {
     vec![
         ("resolv.conf".to_owned(), format!("nameserver {}\noptions timeout:5 attempts:1\n", DNS.ip()).into_bytes()),
-        (CA_BUNDLE.trim_start_matches("/etc/").to_owned(), ca_pem.as_bytes().to_vec()),
+        (CA_BUNDLE.trim_start_matches("/etc/").to_owned(), authorities.as_bytes().to_vec()),
     ]
 }
 
 /// Debian's path of the bundle, which curl and OpenSSL know.
 const CA_BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-/// The variables of a command that runs beside a browser, so that each family of programs trusts the deploy's authority.
-pub(crate) fn exec_variables(in_browser: bool) -> Variables {
+/// What each family of programs is told by whom it trusts.
+const TRUST: [(&str, &str); 4] = [
+    ("SSL_CERT_FILE", CA_BUNDLE),
+    ("CURL_CA_BUNDLE", CA_BUNDLE),
+    ("REQUESTS_CA_BUNDLE", CA_BUNDLE),
+    ("NODE_EXTRA_CA_CERTS", CA_BUNDLE),
+];
+
+/// Beside what a command runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beside {
+    Browser,
+    Service { has_reach: bool },
+}
+
+/// The variables of a command that runs beside a browser or a service: it is on the network as they are, without their settings.
+pub(crate) fn exec_variables(beside: Beside) -> Variables {
     let mut variables = vec![("PATH", PATH), ("HOME", "/tmp"), ("LANG", "C.UTF-8")];
-    if in_browser {
+    if beside == Beside::Browser {
         variables[1] = ("HOME", crate::browser::HOME);
-        variables.extend([
-            ("SSL_CERT_FILE", CA_BUNDLE),
-            ("CURL_CA_BUNDLE", CA_BUNDLE),
-            ("REQUESTS_CA_BUNDLE", CA_BUNDLE),
-            ("NODE_EXTRA_CA_CERTS", CA_BUNDLE),
-        ]);
+        variables.extend(TRUST);
     }
-    variables.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect()
+    let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value.into()));
+    variables.chain(reach_variables(beside == Beside::Service { has_reach: true })).collect()
+}
+
+/// What a probe is told of its sandbox.
+#[derive(Clone, Copy)]
+pub(crate) struct Probed<'a> {
+    /// Whether it has our forward port.
+    pub(crate) forward_port: bool,
+    /// Whether it may reach any public name.
+    pub(crate) open: bool,
+    /// Names that it reaches.
+    pub(crate) names: &'a [String],
 }
 
 /// Plans the probe of a sandbox (NET-6): the same isolation as what runs there, and our own program.
-pub(crate) fn probe(like: &ServiceSpec, host: &Host, names: &[String]) -> ServiceSpec {
+pub(crate) fn probe(like: &ServiceSpec, host: &Host, probed: Probed<'_>) -> ServiceSpec {
     let mut command = vec![OWN_PROGRAM.to_owned(), PROBE_COMMAND.to_owned()];
-    if like.seccomp == SeccompProfile::Browser {
-        command.push(FORWARD_PORT_FLAG.to_owned());
-    }
-    command.extend_from_slice(names);
+    let flags = [(FORWARD_PORT_FLAG, probed.forward_port), (OPEN_FLAG, probed.open)];
+    command.extend(flags.into_iter().filter(|(_, told)| *told).map(|(flag, _)| flag.to_owned()));
+    command.extend_from_slice(probed.names);
     ServiceSpec { command, cwd: "/".into(), mounts: vec![own_program(host)], data: false, ..like.clone() }
 }
 
