@@ -189,6 +189,28 @@ async fn a_running_deploys_files_come_from_its_gateway_exactly_as_listed() {
 }
 
 #[tokio::test]
+async fn what_grew_after_it_was_stored_stays_on_disk_until_it_is_stored_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let fixture = Fixture::new(folder.path(), 68).await;
+    let gateway = FakeGateway::new(&fixture.dir).await;
+    let last = fixture.dir.captures().join("shop/0000000005.pcap");
+    let whole = fs::read(&last).unwrap();
+    fs::write(&last, &whole[..24 + 84]).unwrap();
+    fixture.save(DeployState::Ready, &gateway.url);
+    let entry = fixture.rescue().await.captures.unwrap();
+    assert!(entry.is_complete() && entry.files[4].packets == Some(1));
+    // It closes by itself, with more packets.
+    fs::write(&last, &whole).unwrap();
+    fixture.save(DeployState::Closed, &gateway.url);
+    fixture.runner.deploys.discard_captures(&fixture.deploy, &entry).await.unwrap();
+    assert!(last.exists());
+    let rescued = fixture.rescue().await;
+    assert_eq!((rescued.stored, rescued.captures.unwrap().files[4].packets), (1, Some(7)));
+    assert_eq!(fixture.stored().await, [1, 2, 3, 4, 5]);
+    assert!(!last.exists());
+}
+
+#[tokio::test]
 async fn row_72_a_gateway_that_fails_within_a_file_leaves_those_before_it_and_the_folder_completes_it() {
     for (behaviour, said) in [
         (Behaviour::Die, "the download of capture `shop.2.pcap` ended after"),
