@@ -63,8 +63,8 @@ pub use env::{
 pub use multi::{MemberFile, MemberTarget, MultiFile, resolve_multi};
 pub use parse::{EnvFile, FileSpec, Flags, MAX_ENV_FILE_BYTES, parse_env, parse_env_of_source, parse_env_with_flags};
 pub use plan::{
-    Abilities, CaptureOptions, Plan, PlanInput, PlannedBrowser, PlannedService, PlannedWebsite, Program, Role, plan,
-    hidden_values, resolve_settings,
+    Abilities, CaptureOptions, Plan, PlanInput, ComputerSettings, PlannedBrowser, PlannedComputer, PlannedService, PlannedWebsite, Program, Role,
+    computer_settings, hidden_computer_values, hidden_values, plan, resolve_settings,
 };
 pub use problem::{Place, Problem, Problems};
 pub use reference::{EnvVariable, Reference, ReferenceError, SettingName, SettingValue};

@@ -65,6 +65,8 @@ const HOST_ETC: [&str; 9] = [
     "services",
     "protocols",
 ];
+/// Terminals of one service: a person has a dozen open.
+const MAX_TERMINALS: u32 = 64;
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 /// Files of `/proc` that say something about the host or other users, or do something. An ordinary uid is refused most
 /// of them anyway.
@@ -127,6 +129,9 @@ pub(crate) fn build(kernel: Kernel, start: &Start, sources: &Sources, etc: &[u8]
         symlink(kernel, target, link)?;
     }
     dev(kernel, sources, start.shm_bytes)?;
+    if start.mounts.contains(&Mount::Terminals) {
+        terminals(kernel)?;
+    }
     folder(kernel, Path::new("/proc"))?;
     attach(kernel, sources.proc.as_fd(), Path::new("/proc"))?;
     let null = Path::new("/dev/null");
@@ -196,6 +201,24 @@ fn dev(kernel: Kernel, sources: &Sources, shm_bytes: u64) -> Result<(), Failure>
         symlink(kernel, Path::new(target), &format!("/dev/{link}"))?;
     }
     tmpfs(kernel, Path::new("/dev/shm"), shm_bytes, "1777")
+}
+
+/// Pseudo-terminals that only this service has: each mount of `devpts` is an instance of its own.
+fn terminals(kernel: Kernel) -> Result<(), Failure> {
+    let target = Path::new("/dev/pts");
+    let options = [("ptmxmode", "0666".to_owned()), ("mode", "0620".to_owned()), ("max", MAX_TERMINALS.to_string())];
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    let context = kernel.at("fsopen", "devpts", || rustix::mount::fsopen("devpts", FsOpenFlags::FSOPEN_CLOEXEC))?;
+    for (key, value) in options {
+        kernel.at("fsconfig", key, || rustix::mount::fsconfig_set_string(&context, key, value.as_str()))?;
+    }
+    kernel.at("fsconfig", "devpts", || rustix::mount::fsconfig_create(&context))?;
+    // Devices are what it is for; the kernel makes no others in it.
+    let mounted = kernel
+        .at("fsmount", "devpts", || rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes))?;
+    folder(kernel, target)?;
+    attach(kernel, mounted.as_fd(), target)?;
+    symlink(kernel, Path::new("pts/ptmx"), "/dev/ptmx")
 }
 
 /// A copy of what the host has at a path, read-only, without devices and set-uid programs.

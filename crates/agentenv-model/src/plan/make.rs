@@ -2,7 +2,7 @@
 
 use agentenv_protocol::Name;
 
-use super::{Abilities, Plan, PlanInput, PlannedBrowser, PlannedService, PlannedWebsite, Program, Role, captures};
+use super::{Abilities, Plan, PlanInput, PlannedBrowser, PlannedComputer, PlannedService, PlannedWebsite, Program, Role, captures, computer};
 use crate::{
     BrowserSpec, Claim, ComputerSpec, EnvSpec, EnvVersion, FrontendSpec, Member, NetworkSpec, Place, Problem, Problems,
     Reach, Reference, ServiceSpec, SettingValue, WebsiteSource, WebsiteSpec, check_claims, claims_of,
@@ -17,7 +17,7 @@ const FIRST_STATIC_PORT: u16 = 8080;
 /// Plans a deploy, or says everything that is in its way.
 pub fn plan(input: &PlanInput) -> Result<Plan, Problems> {
     let mut planning =
-        Planning { abilities: &input.abilities, problems: Vec::new(), claims: Vec::new(), networks: Vec::new() };
+        Planning { abilities: &input.abilities, problems: Vec::new(), claims: Vec::new(), networks: Networks::default() };
     let mut plan = Plan {
         env: input.env.name.clone(),
         version: input.env.version,
@@ -25,6 +25,7 @@ pub fn plan(input: &PlanInput) -> Result<Plan, Problems> {
         versions: vec![(input.env.name.clone(), input.env.version)],
         websites: Vec::new(),
         browsers: Vec::new(),
+        computers: Vec::new(),
         site_table: Vec::new(),
         live_hosts: Vec::new(),
         captures: input.capture_traffic,
@@ -65,8 +66,14 @@ struct Planning<'a> {
     abilities: &'a Abilities,
     problems: Vec<Problem>,
     claims: Vec<Claim>,
-    /// Of the plan's browsers, in their order.
-    networks: Vec<&'a NetworkSpec>,
+    networks: Networks<'a>,
+}
+
+/// Of the plan's browsers and computers, in their order.
+#[derive(Default)]
+struct Networks<'a> {
+    browsers: Vec<&'a NetworkSpec>,
+    computers: Vec<&'a NetworkSpec>,
 }
 
 impl<'a> Planning<'a> {
@@ -88,7 +95,7 @@ impl<'a> Planning<'a> {
         match &env.spec {
             EnvSpec::Website(site) => plan.websites.extend(self.website(name, env, site)),
             EnvSpec::Browser(browser) => plan.browsers.push(self.browser(name, env, browser)),
-            EnvSpec::Computer(computer) => self.computer(name, env, computer),
+            EnvSpec::Computer(computer) => plan.computers.push(self.computer(name, env, computer)),
             EnvSpec::Multi(_) => {
                 self.refuse(&env.name, "it is a multi env inside another", "multi envs are never nested");
             }
@@ -97,7 +104,7 @@ impl<'a> Planning<'a> {
 
     fn website(&mut self, name: &Name, env: &EnvVersion, site: &WebsiteSpec) -> Option<PlannedWebsite> {
         if site.live && !self.abilities.live_sites {
-            self.lacks(&env.name, "it is a live site", "live sites come with a later version of agent-env");
+            self.lacks(&env.name, "it is a live site", "deploy it with `--provider sandbox`");
         }
         self.check_references(env, site.settings.values());
         self.claims.extend(claims_of(name, site.live, &site.domains, &site.allow_hosts));
@@ -134,7 +141,7 @@ impl<'a> Planning<'a> {
 
     fn browser(&mut self, name: &Name, env: &EnvVersion, browser: &'a BrowserSpec) -> PlannedBrowser {
         self.check_network(env, &browser.network);
-        self.networks.push(&browser.network);
+        self.networks.browsers.push(&browser.network);
         PlannedBrowser {
             name: name.clone(),
             env: env.name.clone(),
@@ -146,13 +153,27 @@ impl<'a> Planning<'a> {
         }
     }
 
-    fn computer(&mut self, name: &Name, env: &EnvVersion, computer: &ComputerSpec) {
+    fn computer(&mut self, name: &Name, env: &EnvVersion, computer: &'a ComputerSpec) -> PlannedComputer {
         self.claims.extend(claims_of_computer(name, computer));
         if !self.abilities.computers {
             self.lacks(&env.name, "it is a computer", "computers come with a later version of agent-env");
         }
         self.check_network(env, &computer.network);
         self.check_references(env, computer.settings.values());
+        self.problems.extend(computer::refusals(env, &computer.settings));
+        self.networks.computers.push(&computer.network);
+        PlannedComputer {
+            name: name.clone(),
+            env: env.name.clone(),
+            version: env.version,
+            start_tabs: computer.start_tabs.clone(),
+            // Known when every claim is.
+            network: Reach::Hosts(Vec::new()),
+            route_sites: computer.route_sites,
+            resolution: computer.resolution,
+            settings: computer.settings.clone(),
+            secret_settings: computer.secret_settings.clone(),
+        }
     }
 
     fn check_network(&mut self, env: &EnvVersion, network: &NetworkSpec) {
@@ -162,7 +183,7 @@ impl<'a> Planning<'a> {
             NetworkSpec::Allowlist(_) => "its network is an allowlist",
         };
         if !self.abilities.networks {
-            self.lacks(&env.name, what, "accepted for now: `network = \"sites\"`");
+            self.lacks(&env.name, what, "accepted there: `network = \"sites\"`");
         }
     }
 
@@ -183,8 +204,11 @@ impl<'a> Planning<'a> {
         let live = live_hosts(&self.claims);
         plan.warnings.extend(live.warnings());
         plan.live_hosts = live.hosts;
-        for (browser, network) in plan.browsers.iter_mut().zip(&self.networks) {
+        for (browser, network) in plan.browsers.iter_mut().zip(&self.networks.browsers) {
             browser.network = reach(network, &self.claims);
+        }
+        for (computer, network) in plan.computers.iter_mut().zip(&self.networks.computers) {
+            computer.network = reach(network, &self.claims);
         }
     }
 
@@ -198,9 +222,12 @@ impl<'a> Planning<'a> {
             return;
         }
         let patterns = website_names(&self.claims);
-        for browser in &plan.browsers {
-            for tab in unclaimed_tabs(&browser.start_tabs, &patterns) {
-                let (message, hint) = unclaimed(&browser.name, tab);
+        let browsers = plan.browsers.iter().map(|browser| (&browser.name, &browser.start_tabs));
+        let routed = plan.computers.iter().filter(|computer| computer.route_sites);
+        let computers = routed.map(|computer| (&computer.name, &computer.start_tabs));
+        for (name, tabs) in browsers.chain(computers) {
+            for tab in unclaimed_tabs(tabs, &patterns) {
+                let (message, hint) = unclaimed(name, tab);
                 self.refuse(env, message, hint);
             }
         }

@@ -1,6 +1,7 @@
 //! The plan of a deploy: plain data that a provider makes real. All rules are here, and no I/O.
 
 mod captures;
+mod computer;
 mod make;
 mod settings;
 
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::{EnvVersion, Reach, SettingName, SettingValue, Size, StartTab};
 
 pub use captures::CaptureOptions;
+pub use computer::{ComputerSettings, PlannedComputer, computer_settings, hidden_computer_values};
 pub use make::plan;
 pub use settings::{hidden_values, resolve_settings};
 
@@ -54,9 +56,9 @@ impl Abilities {
             provider: "sandbox".to_owned(),
             images: false,
             captures: true,
-            live_sites: false,
+            live_sites: true,
             computers: false,
-            networks: false,
+            networks: true,
             secrets: true,
         }
     }
@@ -78,6 +80,9 @@ pub struct Plan {
     pub websites: Vec<PlannedWebsite>,
     /// Browsers, in the order of the env.
     pub browsers: Vec<PlannedBrowser>,
+    /// Computers, in the order of the env.
+    #[serde(default)]
+    pub computers: Vec<PlannedComputer>,
     /// The names of the synthetic sites that store some, who wins first. Sites that take their card's are added at deploy.
     pub site_table: Vec<SiteTableEntry>,
     /// The names of live sites that no synthetic site is known to cover (NET-4).

@@ -1,5 +1,6 @@
 //! References to values, while the environment of a server is being written (ENV-7, LIVE-3).
 
+use agentenv_protocol::Name;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Map, Value};
 
@@ -10,6 +11,7 @@ impl Plan {
     /// Every reference that a setting of it is, for the deploying command to look up: these, and no others.
     pub fn references(&self) -> Vec<&Reference> {
         let values = self.websites.iter().flat_map(|website| website.settings.values());
+        let values = values.chain(self.computers.iter().flat_map(|computer| computer.settings.values()));
         let mut references: Vec<_> = values
             .filter_map(|value| match value {
                 SettingValue::Reference(reference) => Some(reference),
@@ -36,7 +38,7 @@ pub fn resolve_settings(website: &PlannedWebsite, values: &Values) -> Result<Sec
             (Some(value), _) => {
                 settings.insert(name.to_string(), value);
             }
-            (None, SettingValue::Reference(reference)) => problems.push(missing(website, name, reference)),
+            (None, SettingValue::Reference(reference)) => problems.push(missing((&website.name, &website.env), name, reference)),
             (None, SettingValue::Literal(_)) => {}
         }
     }
@@ -53,18 +55,19 @@ pub fn hidden_values(website: &PlannedWebsite, values: &Values) -> Vec<SecretStr
     website.settings.iter().filter_map(hidden).collect()
 }
 
-fn resolved(reference: &Reference, values: &Values) -> Option<String> {
+pub(super) fn resolved(reference: &Reference, values: &Values) -> Option<String> {
     let default = match reference {
         Reference::Env { default, .. } | Reference::Secret { default, .. } => default.clone(),
     };
     values.get(reference).map(|value| value.expose_secret().to_owned()).or(default)
 }
 
-fn missing(website: &PlannedWebsite, name: &SettingName, reference: &Reference) -> Problem {
+/// The problem of a setting of a member, by its name and its env's, that refers to nothing.
+pub(super) fn missing((owner, env): (&Name, &Name), name: &SettingName, reference: &Reference) -> Problem {
     let (what, hint) = match reference {
         Reference::Env { .. } => ("is not set", "set the variable for the command that deploys".to_owned()),
         Reference::Secret { path, .. } => ("is not stored", format!("store it with `agent-env secret set {path}`")),
     };
-    let message = format!("setting `{name}` of `{}` is `{reference}`, which {what}", website.name);
-    Problem::new(Place::Env(website.env.clone()), message, hint)
+    let message = format!("setting `{name}` of `{owner}` is `{reference}`, which {what}");
+    Problem::new(Place::Env(env.clone()), message, hint)
 }
