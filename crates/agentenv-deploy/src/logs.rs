@@ -152,6 +152,26 @@ mod tests {
         assert_eq!(written, format!("{}\n", log.last()[0]));
     }
 
+    #[tokio::test]
+    async fn row_61_a_line_without_end_is_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = ServiceLog::new(folder.path(), "shop/server", Vec::new());
+        let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::NONBLOCK).unwrap();
+        log.follow(reader).unwrap();
+        let lines = 3;
+        let bytes = vec![b'x'; usize::try_from(LINE_LIMIT).unwrap() * lines];
+        assert_eq!(rustix::io::write(&writer, &bytes).unwrap(), bytes.len(), "it fits a pipe");
+        // The pipe stays open: whoever writes is not done.
+        let written = async {
+            while log.last().len() < lines {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(10), written).await.expect("no end is waited for");
+        assert!(log.last().iter().all(|line| line.len() as u64 == LINE_LIMIT));
+        drop(writer);
+    }
+
     #[test]
     fn row_61_a_log_never_grows_past_two_files() {
         let folder = tempfile::tempdir().unwrap();

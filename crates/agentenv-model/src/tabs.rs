@@ -146,6 +146,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_wrong_with_a_tab_is_told_before_its_host_is_looked_at() {
+        let long = format!("https://shop.test/{}", "x".repeat(MAX_URL_LEN));
+        for text in
+            ["https://shop.test/a b", "https://shop.test/\u{1}", "https://shop.test/\\x", "https://shop.test/<", &long]
+        {
+            assert!(matches!(StartTab::parse(text), Err(TabError::Invalid(_))), "{text}");
+        }
+        for text in ["https://ada@shop.test/", "https://ada:secret@shop.test/"] {
+            assert!(matches!(StartTab::parse(text), Err(TabError::User(_))), "{text}");
+        }
+    }
+
+    #[test]
     fn a_tab_that_no_website_claims_is_named() {
         let tabs: Vec<_> = ["https://shop.test/", "https://a.b.shop.test/", "https://other.test/x"]
             .map(|text| StartTab::parse(text).unwrap())

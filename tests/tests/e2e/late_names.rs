@@ -35,3 +35,17 @@ fn a_start_tab_that_no_card_has_is_refused_naming_tab_and_browser() {
     refused.fails(ExitCode::Refused, &["https://elsewhere.test/x", "tabs", "elsewhere.test"]);
     home.assert_idle();
 }
+
+#[test]
+fn a_start_tab_that_does_not_load_is_no_ready_deploy() {
+    let broken = "class Site(Site):\n    def do_GET(self):\n        \
+                  if self.path == '/broken': return self.answer(500, 'out of order', 'text/plain')\n        return super().do_GET()\n";
+    let home = Home::empty();
+    home.put(&PySite::new("alpha").before(broken).bundle());
+    let tabs = "start_tabs = [\"https://alpha.test/\", \"https://alpha.test/broken\"]\n";
+    home.put(&Bundle::new(&format!("format = 1\nkind = \"browser\"\nname = \"tabs\"\n{tabs}")));
+    home.put(&Bundle::multi("desk", &["alpha"], Some("tabs")));
+    let refused = home.run(&["env", "deploy", "desk"]);
+    refused.fails(ExitCode::Infrastructure, &["https://alpha.test/broken", "tabs", "500"]);
+    home.assert_idle();
+}

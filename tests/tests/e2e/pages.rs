@@ -1,5 +1,10 @@
 //! What a hostile page in a real Chromium tries.
 
+use std::{
+    io::{BufRead, BufReader},
+    process::Stdio,
+};
+
 use agentenv_tests::{Home, PySite, playwright};
 
 use crate::{
@@ -143,6 +148,50 @@ show(listening)"#,
     assert!(urls.len() >= 4, "DNS and the forward port listen: {ports}");
     urls.extend(["http://10.0.0.1/", "http://localhost:9222/json", "http://192.168.0.1/"].map(str::to_owned));
     unreadable(&home, &urls);
+}
+
+/// Answers every page that asks, on loopback in the browser's sandbox, as what listens there would not.
+const WELCOMING: &str = r#"
+import http.server
+class Server(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Access-Control-Allow-Origin", "*")
+        self.send_header("Access-Control-Allow-Private-Network", "true")
+        self.end_headers()
+        self.wfile.write(b"welcome")
+    do_OPTIONS = do_GET
+    def log_message(self, *_): pass
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 7777), Server)
+print("listens", flush=True)
+server.serve_forever()"#;
+
+#[test]
+fn row_92_no_page_reaches_loopback_without_the_forward_port_either() {
+    let home = desk().with("AGENTENV_TEST_BROWSER_NO_PROXY", "1");
+    let deploy = home.deploy("desk");
+    let mut server = home
+        .command(["env", "exec", deploy.id(), browser_of(&deploy), "--", "/usr/bin/python3", "-c", WELCOMING])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("exec starts");
+    let mut line = String::new();
+    BufReader::new(server.stdout.as_mut().expect("piped")).read_line(&mut line).expect("it says that it listens");
+    let own = deploy.exec(browser_of(&deploy), &["curl", "--silent", "--noproxy", "*", "http://127.0.0.1:7777/"]);
+    assert_eq!(own.ok(), "welcome", "there is something to reach");
+    let seen = playwright(
+        &deploy,
+        r"
+page.goto('https://alpha.test/')
+result(page.evaluate('''async () => {
+    try { return await (await fetch('http://127.0.0.1:7777/', {signal: AbortSignal.timeout(5000)})).text(); }
+    catch (error) { return 'blocked'; }
+}'''))",
+    );
+    assert_eq!(seen, "blocked");
+    server.kill().expect("a child can be killed");
+    server.wait().expect("a child");
 }
 
 #[test]

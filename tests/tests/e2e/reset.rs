@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use agentenv_tests::{Deploy, PySite, playwright, raw_http};
+use agentenv_tests::{Deploy, PATIENCE, PySite, eventually, playwright, raw_http};
 use serde_json::{Value, json};
 
 use crate::desk::{browser_of, desk, pods};
@@ -118,5 +118,22 @@ fn resets_at_once_come_one_after_the_other() {
     let browsers = deploy.processes().into_iter().filter(|process| process.parent == browser.parent);
     let named: Vec<_> = browsers.filter(|process| process.arguments().contains("--remote-debugging-port")).collect();
     assert!(named.len() <= 1, "more than one browser: {named:?}");
+    assert_eq!(playwright(&deploy, "page.goto('https://alpha.test/')\nresult(page.title())"), json!("alpha"));
+}
+
+#[test]
+fn row_69_a_browser_that_died_comes_back_by_a_reset_alone() {
+    let home = desk();
+    let deploy = home.deploy("desk");
+    let browser = browser_of(&deploy);
+    deploy.service(browser).kill();
+    let seen = eventually("it is said to be failed", PATIENCE, || {
+        let status = json!(deploy.status());
+        (status["services"][browser]["state"] != "running").then_some(status)
+    });
+    assert_eq!((&seen["state"], &seen["services"][browser]["state"]), (&json!("degraded"), &json!("failed")), "{seen}");
+    assert_eq!(seen["services"][browser]["restarts"], 0, "another one would have nothing of the episode: {seen}");
+    home.run(&["env", "reset", deploy.id()]).ok();
+    assert_eq!(json!(deploy.status())["state"], "ready");
     assert_eq!(playwright(&deploy, "page.goto('https://alpha.test/')\nresult(page.title())"), json!("alpha"));
 }

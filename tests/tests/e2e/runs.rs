@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf};
 
 use agentenv_protocol::ExitCode;
-use agentenv_tests::{Bundle, Home, PySite, program};
+use agentenv_tests::{Bundle, Home, PATIENCE, Processes, PySite, eventually, program};
 use serde_json::{Value, json};
 
 use crate::desk::pods;
@@ -94,4 +94,23 @@ fn a_run_deploys_what_it_planned_and_keeps_it_from_removal() {
     home.run(&["env", "rm", "alpha@1"]).fails(ExitCode::Refused, &["alpha", &run.id]);
     home.run(&["env", "rm", "pods"]).fails(ExitCode::Refused, &["pods", &run.id]);
     home.run(&["env", "rm", "alpha@2"]).ok();
+}
+
+#[test]
+fn row_67_a_killed_run_is_ended_by_the_next_command() {
+    let home = pods(&[PySite::new("alpha")]);
+    let task = task("sleep 4712");
+    let file = task.folder().join("env.toml").display().to_string();
+    let mut runner = home.start(&["task", "run", &file]);
+    let sleeps = || Processes::all().iter().find(|process| process.arguments() == "sleep 4712 ").cloned();
+    let sleeper = eventually("the harness runs", PATIENCE, sleeps);
+    runner.kill().expect("a child can be killed");
+    runner.wait().expect("a child");
+    home.run(&["env", "list"]).ok();
+    assert!(!sleeper.is_alive(), "the harness of a dead run");
+    let record = home.run(&["run", "show", "latest", "--json"]).json();
+    assert_eq!(record["outcome"], "infrastructure_error", "{record:#}");
+    let deploys = record["deploys"].as_array().expect("deploys");
+    assert!(!deploys.is_empty() && deploys.iter().all(|deploy| deploy["state"] == "closed"), "{record:#}");
+    home.assert_idle();
 }

@@ -120,7 +120,7 @@ fn the_agent_token_does_not_open_the_control_routes() {
     let agent = cdp_url.split("/agent/").nth(1).and_then(|rest| rest.split('/').next()).expect("the agent token");
     let ask = |token: &str| {
         let head = format!(
-            "GET /svc/alpha/api/ready HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+            "GET /svc/alpha/api/ready HTTP/1.1\r\nHost: g\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
         );
         agentenv_tests::raw_http(&deploy.info.gateway_url, head.as_bytes()).status
     };
@@ -141,4 +141,19 @@ fn with_secret_that_prints() -> Home {
     let settings = "\n[settings]\napi_key = \"env:CANARY_KEY\"\n";
     let site = PySite::new("alpha").before(print).root("secret_settings = [\"api_key\"]").toml(settings);
     desk_of(&[site]).with("CANARY_KEY", CANARY)
+}
+
+#[test]
+fn row_58_the_agent_token_is_in_no_log() {
+    let home = desk_of(&[PySite::new("alpha")]).with("AGENTENV_LOG", "debug");
+    let deploy = home.deploy("desk");
+    playwright(&deploy, "page.goto('https://alpha.test/')");
+    home.run(&["env", "reset", deploy.id()]).ok();
+    let cdp_url = &deploy.info.browsers[0].cdp_url;
+    let token = cdp_url.split("/agent/").nth(1).and_then(|rest| rest.split('/').next()).expect("the agent token");
+    let logs = deploy.folder().join("logs");
+    assert!(fs::read_to_string(logs.join("supervisor.log")).is_ok_and(|log| !log.is_empty()), "there is a log");
+    for folder in [logs, home.path().join("store")] {
+        assert_eq!(files_with(&folder, &[token]), []);
+    }
 }

@@ -110,6 +110,9 @@ async fn a_proof_that_fails_leaves_the_browser_signed_out() {
         let (residue, storage) = running.residue(&urls(&["https://shop.test"])).await;
         assert!(residue.is_clean(&[]) && storage.is_empty(), "{residue:?} {storage:?}");
     }
+    // The hidden context that the proof was looked for in is gone, with the state that was put into it.
+    let contexts = running.client().await.call("Target.getBrowserContexts", json!({})).await.unwrap();
+    assert_eq!(contexts["browserContextIds"], json!([]), "{contexts}");
     running.close().await;
 }
 
