@@ -120,7 +120,7 @@ fn the_agent_token_does_not_open_the_control_routes() {
     let agent = cdp_url.split("/agent/").nth(1).and_then(|rest| rest.split('/').next()).expect("the agent token");
     let ask = |token: &str| {
         let head = format!(
-            "GET /svc/alpha/api/ready HTTP/1.1\r\nHost: g\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+            "GET /svc/alpha/api/ready HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
         );
         agentenv_tests::raw_http(&deploy.info.gateway_url, head.as_bytes()).status
     };
