@@ -13,7 +13,7 @@ use crate::{
     outcome::{Failure, Outcome},
     record::RunDeployState,
     stop::Stop,
-    traffic::{Collected, Collection, RunLedger, TrafficCaptures},
+    traffic::{Collected, Collection, RunLedger, TrafficCaptures, gaps},
 };
 
 /// How long one deploy's captures may take to be stored before it is closed: several rings of 200 MB on a slow disk.
@@ -115,7 +115,7 @@ impl Live<'_> {
 
     /// Says once that a ring recorded nothing for a while; the deploy was degraded.
     fn note_gaps(&mut self, step: Option<usize>, deploy: &DeployId, entry: Option<&TrafficCaptures>) {
-        let gaps = entry.map(TrafficCaptures::gaps).unwrap_or_default();
+        let gaps = entry.map(|entry| gaps(&entry.rings)).unwrap_or_default();
         let known = self.record.deploys.iter_mut().find(|entry| entry.deploy == *deploy);
         let before = known.map(|entry| std::mem::replace(&mut entry.degraded, gaps.clone())).unwrap_or_default();
         for gap in gaps.into_iter().filter(|gap| !before.contains(gap)) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use agentenv_protocol::{
-    CaptureId, CaptureState, DeployId, Name, TrafficCapture, TrafficCaptureListing, TrafficRing, UniverseId,
+    CaptureGap, CaptureId, CaptureState, DeployId, Name, TrafficCapture, TrafficCaptureListing, TrafficRing, UniverseId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -221,15 +221,15 @@ impl TrafficCaptures {
             lost.chain(unreadable.map(|left| format!("{} holds nothing readable", left.id))).collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
+}
 
-    /// The gaps of all rings, in words (CAP-4).
-    pub(crate) fn gaps(&self) -> Vec<String> {
-        let gap = |ring: &TrafficRing, gap: &agentenv_protocol::CaptureGap| {
-            let to = gap.to.as_ref().map_or_else(|| " on".to_owned(), |to| format!(" to {to}"));
-            format!("the traffic of {} was not recorded from {}{to}: {}", ring.website, gap.from, gap.reason)
-        };
-        self.rings.iter().flat_map(|ring| ring.gaps.iter().map(move |one| gap(ring, one))).collect()
-    }
+/// The times in which rings recorded nothing, in words (CAP-4).
+pub fn gaps(rings: &[TrafficRing]) -> Vec<String> {
+    let gap = |ring: &TrafficRing, gap: &CaptureGap| {
+        let to = gap.to.as_ref().map_or_else(|| " on".to_owned(), |to| format!(" to {to}"));
+        format!("the traffic of {} was not recorded from {}{to}: {}", ring.website, gap.from, gap.reason)
+    };
+    rings.iter().flat_map(|ring| ring.gaps.iter().map(move |one| gap(ring, one))).collect()
 }
 
 /// What a universe had that the record had not.

@@ -24,7 +24,7 @@ mod tests;
 
 pub(crate) use collect::{Collected, Collection};
 pub(crate) use entry::artifact_name;
-pub use entry::{CaptureLeft, CollectionStatus, StoredCapture, TRAFFIC_CAPTURES_KEY, TrafficCaptures};
+pub use entry::{CaptureLeft, CollectionStatus, StoredCapture, TRAFFIC_CAPTURES_KEY, TrafficCaptures, gaps};
 pub(crate) use ledger::{DeployLedger, Ledger, RunLedger};
 pub use places::open_captures;
 pub use rescue::{RescueError, Rescued};

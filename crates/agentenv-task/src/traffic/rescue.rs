@@ -116,7 +116,14 @@ impl Runner {
 
     /// Outside any run the deploy itself holds the artifacts.
     async fn rescue_outside(&self, deploy: &DeployId) -> Result<Rescued, RescueError> {
-        let path = self.home.deploy(deploy).join(LOCK_FILE);
+        let dir = self.home.deploy(deploy);
+        if !dir.exists() {
+            // What was stored is all there is.
+            let captures = self.captures_outside(deploy).await?;
+            let reason = captures.as_ref().and_then(|entry| entry.reason.clone());
+            return Ok(Rescued { deploy: deploy.clone(), run: None, captures, stored: 0, reason });
+        }
+        let path = dir.join(LOCK_FILE);
         let folder = |source| RescueError::Folder { path: path.clone(), source };
         let lock = RunLock::take(&path).map_err(folder)?.ok_or_else(|| RescueError::Busy(deploy.clone()))?;
         let source = self.deploys.captures(deploy).await.map_err(RescueError::Deploy)?;

@@ -171,7 +171,8 @@ fn trouble(index: usize, step: &StepRecord) -> Option<String> {
 /// What became of a deploy's captures.
 fn traffic(record: &RunRecord, deploy: &DeployId) -> Option<Vec<String>> {
     let captures = record.traffic_captures(deploy)?;
-    let stored = format!("{} files, {}", captures.files.len(), bytes(captures.bytes()));
+    let files = captures.files.len();
+    let stored = format!("{files} {}, {}", if files == 1 { "file" } else { "files" }, bytes(captures.bytes()));
     let status = if captures.is_complete() { "complete" } else { "partial" };
     let why = captures.reason.clone().unwrap_or_default();
     Some(vec![deploy.to_string(), captures.universe_id.to_string(), status.to_owned(), stored, why])

@@ -1,6 +1,7 @@
 //! `traffic list`
 
-use agentenv_protocol::{CaptureState, Home, control::ControlError};
+use agentenv_protocol::{CaptureState, Home, TrafficRing, control::ControlError};
+use agentenv_task::{TrafficCaptures, capture_gaps};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -18,7 +19,7 @@ pub(crate) struct ListArgs {
 pub(super) async fn list(home: &Home, output: Output, args: &ListArgs) -> Result<(), ControlError> {
     let captures = Captures::open(home, &args.deploy).await?;
     note_unreachable(output, &captures);
-    output.result(&document(&captures)?, || table(&captures))
+    output.result(&document(&captures)?, || table(&captures.files, &captures.rings, captures.collected.as_ref()))
 }
 
 /// As a gateway lists it, and beside it where each file is and what was collected.
@@ -46,23 +47,18 @@ fn file(found: &Found) -> Result<Value, serde_json::Error> {
     Ok(value)
 }
 
-fn table(captures: &Captures) -> String {
+fn table(files: &[Found], rings: &[TrafficRing], collected: Option<&TrafficCaptures>) -> String {
     let mut lines = Vec::new();
-    if captures.files.is_empty() {
+    if files.is_empty() {
         lines.push("no file is there".to_owned());
     } else {
         let head = ["ID", "BYTES", "PACKETS", "FIRST PACKET", "LAST PACKET", "STATE", "DROPPED", "IN"];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
-        rows.extend(captures.files.iter().map(row));
+        rows.extend(files.iter().map(row));
         lines.push(columns(&rows));
     }
-    for ring in &captures.rings {
-        for gap in &ring.gaps {
-            let to = gap.to.as_ref().map_or_else(|| " on".to_owned(), |to| format!(" to {to}"));
-            lines.push(format!("gap: {} was not recorded from {}{to}: {}", ring.website, gap.from, gap.reason));
-        }
-    }
-    if let Some(collected) = &captures.collected {
+    lines.extend(capture_gaps(rings).into_iter().map(|gap| format!("gap: {gap}")));
+    if let Some(collected) = collected {
         let status = if collected.is_complete() { "all of it is stored" } else { "not all of it is stored" };
         let reason = collected.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
         lines.push(format!("{status}, in artifact universe {}{reason}", collected.universe_id));
@@ -88,4 +84,48 @@ fn row(found: &Found) -> Vec<String> {
         capture.dropped.to_string(),
         found.place.as_str().to_owned(),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use agentenv_protocol::CaptureGap;
+
+    use super::*;
+    use crate::commands::traffic::captures::Place;
+
+    fn found(generation: u64, state: CaptureState, place: Place) -> Found {
+        let capture = serde_json::from_value(json!({
+            "id": format!("shop.{generation}.pcap"), "website": "shop", "services": ["server"], "generation": generation,
+            "bytes": 20_000_000, "packets": 17, "first_packet": "2026-11-29T15:00:00.000001Z", "last_packet": null,
+            "state": state, "dropped": 0,
+        }));
+        Found { capture: capture.expect("a capture"), place, artifact: None }
+    }
+
+    fn ring(gaps: &[CaptureGap]) -> TrafficRing {
+        let ring = json!({
+            "website": "shop", "services": [], "gateway_address": "127.0.0.2", "recording": true, "files": 10,
+            "file_bytes": 1, "dropped": 0, "gaps": gaps,
+        });
+        serde_json::from_value(ring).expect("a ring")
+    }
+
+    #[test]
+    fn files_gaps_and_what_was_collected() {
+        let files = [found(1, CaptureState::Complete, Place::Store), found(10, CaptureState::Growing, Place::Gateway)];
+        let gap = CaptureGap { from: "1".to_owned(), to: None, reason: "it hung".to_owned(), next_generation: None };
+        let collected = serde_json::from_value(json!({
+            "env_id": "d-000000000000", "universe_id": "u-000000000000", "status": "partial",
+            "reason": "shop.2.pcap: the disk is full", "files": [],
+        }));
+        let collected: TrafficCaptures = collected.expect("an entry");
+        insta::assert_snapshot!(table(&files, &[ring(&[gap])], Some(&collected)), @r"
+        ID            BYTES     PACKETS  FIRST PACKET                 LAST PACKET  STATE     DROPPED  IN
+        shop.1.pcap   20000000  17       2026-11-29T15:00:00.000001Z  -            complete  0        store
+        shop.10.pcap  20000000  17       2026-11-29T15:00:00.000001Z  -            growing   0        gateway
+        gap: the traffic of shop was not recorded from 1 on: it hung
+        not all of it is stored, in artifact universe u-000000000000: shop.2.pcap: the disk is full
+        ");
+        insta::assert_snapshot!(table(&[], &[ring(&[])], None), @"no file is there");
+    }
 }

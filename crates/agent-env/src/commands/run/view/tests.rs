@@ -92,7 +92,7 @@ fn captured_traffic_and_its_gaps_are_shown() {
       d-000000000000  office  sandbox  closed    the traffic of shop was not recorded from 1 to 2: it hung
 
     traffic
-      d-000000000000  u-000000000000  partial  1 files, 2.5 MB  shop.2.pcap: the disk is full
+      d-000000000000  u-000000000000  partial  1 file, 2.5 MB  shop.2.pcap: the disk is full
     ");
 }
 
