@@ -4,10 +4,14 @@ mod describe;
 
 use std::path::PathBuf;
 
-use agentenv_model::{EnvRef, EnvSpec, EnvVersion, claims_of, site_table};
-use agentenv_protocol::{Home, Name, control::ControlError};
+use agentenv_model::{Claim, ClaimKind, EnvRef, EnvSpec, EnvVersion, claims_of, site_table, winner_of};
+use agentenv_protocol::{
+    Home, HostPattern, Name,
+    control::{ControlError, SiteTableEntry},
+};
 use agentenv_store::{Store, StoredEnv};
 use clap::Args;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use self::describe::{described, names};
@@ -171,13 +175,15 @@ pub(crate) async fn env_show(home: &Home, output: Output, args: EnvShowArgs) -> 
     let version = env_version(&stored)?;
     let used_by = store.references_to(&stored.name, stored.version).await.map_err(store_error)?;
     let members = members(&store, &version).await?;
-    let table = site_table(&claims(&version, &members));
+    let claims = claims(&version, &members);
+    let (table, names) = (site_table(&claims), whose(&claims));
     let mut object = summary(&stored);
     if let Value::Object(map) = &mut object {
         map.insert("source".to_owned(), json!(stored.source));
         map.insert("tree".to_owned(), json!(stored.tree));
         map.insert("env".to_owned(), stored.record.get("env").cloned().unwrap_or(Value::Null));
         map.insert("site_table".to_owned(), json!(table));
+        map.insert("names".to_owned(), json!(names));
         map.insert("used_by".to_owned(), json!(used_by));
     }
     let text = || {
@@ -187,11 +193,55 @@ pub(crate) async fn env_show(home: &Home, output: Output, args: EnvShowArgs) -> 
             stored.kind, stored.name, stored.version, stored.created_at
         )];
         lines.extend(described(&version.spec));
-        lines.extend(table.iter().map(|entry| format!("  name      {} -> {}", entry.pattern, entry.website)));
+        lines.extend(names.iter().map(NameRow::line));
         lines.extend(used_by.iter().map(|holder| format!("  used by   {holder}")));
         lines.join("\n")
     };
     output.result(&object, text)
+}
+
+/// One name of an env's websites, and who wins it (LIVE-2).
+#[derive(Debug, Serialize)]
+struct NameRow {
+    name: HostPattern,
+    /// The website that claims it.
+    claimed_by: Name,
+    /// The website that has it.
+    website: Name,
+    /// Whether the real site answers.
+    live: bool,
+}
+
+impl NameRow {
+    fn line(&self) -> String {
+        let who = if self.live { format!("the real site, as `{}`", self.website) } else { self.website.to_string() };
+        let instead = match self.claimed_by == self.website {
+            true => String::new(),
+            false => format!(", which wins it from `{}`", self.claimed_by),
+        };
+        format!("  name      {} -> {who}{instead}", self.name)
+    }
+}
+
+/// Who wins each name: the synthetic ones first, as the site table has them.
+fn whose(claims: &[Claim]) -> Vec<NameRow> {
+    let row = |claim: &Claim| {
+        let winner = winner_of(claims, &claim.pattern)?;
+        Some(NameRow {
+            name: claim.pattern.clone(),
+            claimed_by: claim.owner.clone(),
+            website: winner.owner.clone(),
+            live: winner.kind != ClaimKind::Synthetic,
+        })
+    };
+    let table = site_table(claims);
+    let of_table = |entry: &SiteTableEntry| {
+        claims.iter().find(|claim| {
+            claim.kind == ClaimKind::Synthetic && claim.owner == entry.website && claim.pattern == entry.pattern
+        })
+    };
+    let live = claims.iter().filter(|claim| claim.kind != ClaimKind::Synthetic && claim.kind.is_of_website());
+    table.iter().filter_map(of_table).chain(live).filter_map(row).collect()
 }
 
 /// The stored envs that a multi env names, as far as they are there.

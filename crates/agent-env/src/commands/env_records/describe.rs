@@ -1,6 +1,6 @@
 //! Stored envs as people read them.
 
-use agentenv_model::{EnvSpec, FrontendSpec, Member, NetworkSpec, SettingValue, WebsiteSource, WebsiteSpec};
+use agentenv_model::{EnvSpec, FrontendSpec, Member, NetworkSpec, SettingValue, WebsiteSource, WebsiteSpec, site_reach};
 
 /// What an env answers to, or is made of.
 pub(super) fn names(spec: &EnvSpec) -> String {
@@ -79,7 +79,8 @@ fn website_lines(site: &WebsiteSpec) -> Vec<String> {
     if site.domains.is_empty() {
         lines.push("  name      (its card's)".to_owned());
     }
-    lines.extend(site.allow_hosts.iter().map(|host| format!("  reaches   {host}")));
+    let reached = site_reach(site.live, &site.domains, &site.allow_hosts);
+    lines.extend(reached.iter().map(|host| format!("  reaches   {host}")));
     for (name, value) in &site.settings {
         let shown = match value {
             SettingValue::Literal(value) => value.to_string(),
@@ -126,6 +127,9 @@ mod tests {
             "live = true\ndomains = ['github.com']\nallow_hosts = ['*.githubassets.com']\n\
              server = { command = ['x'], port = 1 }",
         );
-        assert_eq!(shown, "  live      a real site\n  server    x (port 1)\n  reaches   *.githubassets.com");
+        assert_eq!(
+            shown,
+            "  live      a real site\n  server    x (port 1)\n  reaches   github.com\n  reaches   *.githubassets.com"
+        );
     }
 }
