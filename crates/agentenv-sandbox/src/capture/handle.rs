@@ -198,7 +198,27 @@ impl Capture {
         self.end()
     }
 
+    /// As [`Capture::stop`], but returns as soon as everything is in the files. The socket is closed some grace periods of the
+    /// kernel later, by the capture's own thread.
+    ///
+    /// # Errors
+    /// As [`Capture::stop`].
+    pub fn finish(mut self) -> Result<CaptureSummary, CaptureError> {
+        let finished = self.conclude();
+        self.threads.clear();
+        finished
+    }
+
     fn end(&mut self) -> Result<CaptureSummary, CaptureError> {
+        let ended = self.conclude();
+        for thread in self.threads.drain(..) {
+            // A panic was told above: a farewell said so.
+            let _ = thread.join();
+        }
+        ended
+    }
+
+    fn conclude(&mut self) -> Result<CaptureSummary, CaptureError> {
         let waited = match self.health() {
             Health::Hung { .. } => HUNG_STOP_LIMIT,
             Health::Running | Health::Ended { .. } => STOP_LIMIT,
@@ -210,10 +230,6 @@ impl Capture {
             self.wake();
             self.threads.clear();
             return Err(CaptureError::Hung { waited });
-        }
-        for thread in self.threads.drain(..) {
-            // A panic is told below: a farewell said so.
-            let _ = thread.join();
         }
         match &self.index.state().end {
             Some(End::Failed(reason)) => return Err(CaptureError::Ended { reason: reason.clone() }),

@@ -75,8 +75,8 @@ pub enum Health {
     },
 }
 
-/// How often an idle thread says that it lives.
-pub(super) const BEAT: Duration = Duration::from_millis(500);
+/// How often an idle capture says that it lives: 200 of them wake up 200 times a second then.
+pub(super) const BEAT: Duration = Duration::from_secs(2);
 /// A write to a busy disk may take seconds; more than this is as good as dead.
 const HUNG_AFTER: Duration = Duration::from_secs(5);
 

@@ -201,7 +201,7 @@ impl Receiving {
         let wanted = PollFlags::IN | PollFlags::ERR;
         let socket = self.ring.fd();
         let mut fds = [PollFd::from_borrowed_fd(socket, wanted), PollFd::new(&*self.wake, PollFlags::IN)];
-        let limit = Timespec { tv_sec: 0, tv_nsec: i64::from(BEAT.subsec_nanos()) };
+        let limit = Timespec { tv_sec: BEAT.as_secs().cast_signed(), tv_nsec: i64::from(BEAT.subsec_nanos()) };
         match poll(&mut fds, Some(&limit)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(Failure::setup("poll", errno).into()),

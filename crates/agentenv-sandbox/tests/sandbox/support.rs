@@ -100,7 +100,7 @@ pub fn spec(sandbox: &Sandbox, command: &[&str]) -> ServiceSpec {
         shm_bytes: 64 << 20,
         home_bytes: Some(256 << 20),
         seccomp: match sandbox.network() {
-            NetworkKind::Pod => SeccompProfile::Service,
+            NetworkKind::Pod | NetworkKind::LivePod => SeccompProfile::Service,
             NetworkKind::Browser => SeccompProfile::Browser,
         },
         limits: Limits::default(),
