@@ -20,8 +20,8 @@
 //!
 //! A capture file holds what was sent on the wire, the site's key (`Agentenv-Site-Key`) in calls to its server included: whoever
 //! has the file has them. What this crate gives out has [`MASK`] in the place of the values of `Agentenv-Site-Key` and
-//! `Agentenv-Control-Token`, in these headers and wherever else in heads and bodies they appear. Everything else is shown: cookies, passwords that
-//! were typed, the site's own tokens.
+//! `Agentenv-Control-Token`, in these headers and wherever else in heads and bodies they appear, as they are. Everything else is
+//! shown: cookies, passwords that were typed, the site's own tokens.
 //!
 //! # Limits
 //!

@@ -177,15 +177,15 @@ impl Conversation {
         let mut rest = piece.bytes;
         loop {
             let read = piece.bytes.len() - rest.len();
-            let fresh = piece.starts_segment && read == 0;
+            let (at, fresh) = (piece.offset + read as u64, piece.starts_segment && read == 0);
             let parser = &mut self.parsers[side as usize];
-            let Some(event) = parser.next(&mut rest, piece.time_us, fresh) else { break };
+            let Some(event) = parser.next(&mut rest, piece.time_us, at, fresh) else { break };
             match event {
-                Event::Head { head, began_us, found_again } => {
+                Event::Head { head, began_us, began, found_again } => {
                     let message = self.begin_message(head, began_us, piece.time_us);
                     match side {
                         Side::ToServer => self.request(message, piece.ack, found_again),
-                        Side::ToClient => self.response(message, found_again),
+                        Side::ToClient => self.response(message, began, found_again),
                     }
                 }
                 Event::Body(bytes) => {
@@ -260,7 +260,10 @@ impl Application for Conversation {
                     }
                     // The hole may have been the body's end.
                     let last_us = self.message(side).map_or(0, |(message, _)| message.last_us);
-                    self.http(side, Piece { time_us: last_us, ack: None, starts_segment: false, bytes: &[] });
+                    self.http(
+                        side,
+                        Piece { time_us: last_us, offset: 0, ack: None, starts_segment: false, bytes: &[] },
+                    );
                 }
                 Lost::Track => self.end_message(side, &[Flag::Incomplete]),
             },

@@ -16,7 +16,7 @@ const START_BYTES: usize = 64;
 #[derive(Debug)]
 pub(crate) enum Event<'a> {
     /// The head of a message; who takes it says how its body is framed before going on.
-    Head { head: Head, began_us: u64, found_again: bool },
+    Head { head: Head, began_us: u64, began: u64, found_again: bool },
     /// Bytes of the body.
     Body(&'a [u8]),
     /// The message is over.
@@ -50,6 +50,8 @@ pub(crate) struct Parser {
     /// A head, a chunk's size or trailers, as far as they are there.
     buffer: Buffer,
     began_us: u64,
+    /// Where the head begins.
+    began: u64,
     found_again: bool,
     /// Whether a head was ever parsed.
     pub(crate) spoke: bool,
@@ -58,7 +60,7 @@ pub(crate) struct Parser {
 impl Parser {
     pub(crate) fn new(role: Role, budget: &Budget) -> Self {
         let buffer = Buffer::new(budget, limits::HEAD_BYTES);
-        Self { role, state: State::Head, buffer, began_us: 0, found_again: false, spoke: false }
+        Self { role, state: State::Head, buffer, began_us: 0, began: 0, found_again: false, spoke: false }
     }
 
     /// Begins to look for the next message.
@@ -88,8 +90,9 @@ impl Parser {
         };
     }
 
-    /// The next event, and what is left of the bytes. `fresh` says whether they begin a segment.
-    pub(crate) fn next<'a>(&mut self, bytes: &mut &'a [u8], time_us: u64, fresh: bool) -> Option<Event<'a>> {
+    /// The next event, and what is left of the bytes. `at` is where the bytes are, `fresh` says whether they begin a segment.
+    pub(crate) fn next<'a>(&mut self, bytes: &mut &'a [u8], time_us: u64, at: u64, fresh: bool) -> Option<Event<'a>> {
+        let length = bytes.len();
         loop {
             if let State::Length(0) = self.state {
                 self.state = State::Head;
@@ -117,7 +120,7 @@ impl Parser {
                     return Some(Event::Body(body));
                 }
                 State::Head => {
-                    if let Some(event) = self.head(bytes, time_us) {
+                    if let Some(event) = self.head(bytes, time_us, at + (length - bytes.len()) as u64) {
                         return Some(event);
                     }
                 }
@@ -143,7 +146,7 @@ impl Parser {
         Event::Broken
     }
 
-    fn head(&mut self, bytes: &mut &[u8], time_us: u64) -> Option<Event<'static>> {
+    fn head(&mut self, bytes: &mut &[u8], time_us: u64, at: u64) -> Option<Event<'static>> {
         if self.buffer.is_empty() {
             // Empty lines between messages are nobody's.
             let blank = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
@@ -151,7 +154,7 @@ impl Parser {
             if bytes.is_empty() {
                 return None;
             }
-            self.began_us = time_us;
+            (self.began_us, self.began) = (time_us, at + blank as u64);
         }
         let whole = self.gather(bytes, head_ends);
         if whole.is_err() || !may_be_head(self.role, &self.buffer[..self.buffer.len().min(START_BYTES)]) {
@@ -166,7 +169,7 @@ impl Parser {
             Ok(head) => {
                 self.spoke = true;
                 let found_again = std::mem::take(&mut self.found_again);
-                Some(Event::Head { head, began_us: self.began_us, found_again })
+                Some(Event::Head { head, began_us: self.began_us, began: self.began, found_again })
             }
             Err(_) => Some(self.broken()),
         }

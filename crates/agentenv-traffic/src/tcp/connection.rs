@@ -13,6 +13,8 @@ const LATE_SYN_BYTES: u64 = 1 << 20;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece<'a> {
     pub(crate) time_us: u64,
+    /// Where they are in their direction.
+    pub(crate) offset: u64,
     /// What the sender had received by then: an offset in the other direction.
     pub(crate) ack: Option<u64>,
     /// Whether the first of them is the first of a captured segment.
@@ -178,7 +180,7 @@ impl<A: Application> Connection<A> {
         let late = self.passed_us.saturating_sub(time_us) <= limits::LOST_AFTER_US;
         self.passed_us = if late { self.passed_us.max(time_us) } else { time_us };
         let time_us = self.passed_us;
-        self.app.data(side, Piece { time_us, ack, starts_segment: known == 0, bytes: new });
+        self.app.data(side, Piece { time_us, offset: next, ack, starts_segment: known == 0, bytes: new });
     }
 
     /// Passes on everything that waits for nothing.

@@ -53,7 +53,7 @@ fn segment() -> impl Strategy<Value = Sent> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
     fn segments_of_garbage(sent in proptest::collection::vec(segment(), 0..120)) {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 
+use super::segments::{disturb, disturbed};
 use crate::{
     record::{Exchange, Flag},
     testing::{Sent, Talk, line, lines, read},
@@ -98,7 +99,7 @@ fn whole(talk: &Talk) -> HashMap<String, String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(200))]
 
     /// Single segments are missing.
     #[test]
@@ -118,6 +119,22 @@ proptest! {
         let mut sent = talk.sent.clone();
         let from = from % sent.len();
         sent.drain(from..(from + count).min(talk.sent.len()));
+        check(&sent, &whole(&talk), !pipeline)?;
+    }
+
+    /// Some are missing, the others out of order and repeated.
+    #[test]
+    fn lost_and_disturbed(
+        segment in 1..300usize,
+        lost in proptest::collection::vec(0..1000usize, 0..6),
+        how in disturbed(),
+        pipeline: bool,
+    ) {
+        let talk = if pipeline { pipelined(segment) } else { polite(segment) };
+        let mut sent = disturb(&talk.sent, &how);
+        for lost in lost {
+            sent.remove(lost % sent.len());
+        }
         check(&sent, &whole(&talk), !pipeline)?;
     }
 

@@ -19,13 +19,13 @@ pub(super) struct Disturbed {
     again: Vec<usize>,
 }
 
-fn disturbed() -> impl Strategy<Value = Disturbed> {
+pub(super) fn disturbed() -> impl Strategy<Value = Disturbed> {
     let places = proptest::collection::vec(0..JITTER, 1..60);
     let again = proptest::collection::vec(0..1000usize, 0..30);
     (1..200usize, places, again).prop_map(|(segment, places, again)| Disturbed { segment, places, again })
 }
 
-fn disturb(sent: &[Sent], how: &Disturbed) -> Vec<Sent> {
+pub(super) fn disturb(sent: &[Sent], how: &Disturbed) -> Vec<Sent> {
     let mut keyed: Vec<(usize, &Sent)> =
         sent.iter().enumerate().map(|(at, sent)| (at + how.places[at % how.places.len()], sent)).collect();
     for again in &how.again {

@@ -110,9 +110,11 @@ impl Conversation {
         }
     }
 
-    /// The exchange that a response is of.
-    fn pair(&mut self, found_again: bool) -> Option<u64> {
-        let unanswered = || self.open.iter().filter(|open| open.is_unanswered());
+    /// The exchange that a response is of, by where it began.
+    fn pair(&mut self, began: u64, found_again: bool) -> Option<u64> {
+        // A request that was sent after some of the response had been received isn't what it answers.
+        let asked = |open: &&Open| open.is_unanswered() && open.ack.is_none_or(|ack| ack <= began);
+        let unanswered = || self.open.iter().filter(asked);
         if !found_again {
             let first = unanswered().next().map(|open| open.id);
             let missing = self.parsers[Side::ToServer as usize].is_searching();
@@ -141,9 +143,9 @@ impl Conversation {
         last.last().map(|(id, _)| *id)
     }
 
-    pub(super) fn response(&mut self, message: Message, found_again: bool) {
+    pub(super) fn response(&mut self, message: Message, began: u64, found_again: bool) {
         let Start::Response { status, .. } = message.head.start else { return };
-        let id = self.pair(found_again);
+        let id = self.pair(began, found_again);
         let is_upgrade = status == 101 && message.head.upgrade().is_some();
         if status < 200 && !is_upgrade {
             self.parsers[Side::ToClient as usize].body(None);
