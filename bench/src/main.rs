@@ -1,9 +1,11 @@
-//! `cargo xtask bench deploy|reset`: how long a deploy, a reset and a teardown take, against the floor, in turns in one run.
+//! `cargo xtask bench deploy|reset|capture`: how long a deploy, a reset and a teardown take, against the floor, in turns in one run;
+//! what a capture loses and costs, against other programs.
 //!
 //! The floor is the same processes in the same namespaces and nothing else: the sandbox crate alone, told to start what a
 //! deploy was seen to run, in the same order, and to wait until it is up. No command line, store, plan, records, gateway, cards,
 //! `ready`, logs or probes. It loads as many tabs as a deploy does, with one word each.
 
+mod captures;
 mod deploys;
 mod devtools;
 mod floor;
@@ -25,8 +27,10 @@ fn main() -> ExitCode {
         [agentenv_sandbox::SPAWNER_COMMAND, ..] => agentenv_sandbox::spawner_main(),
         ["deploy"] => deploys::bench(),
         ["reset"] => resets::bench(),
+        ["capture"] => captures::bench(),
+        [captures::INSIDE] => captures::inside(),
         _ => {
-            say!("usage: agentenv-bench deploy|reset");
+            say!("usage: agentenv-bench deploy|reset|capture");
             return ExitCode::from(2);
         }
     }

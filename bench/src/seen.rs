@@ -110,6 +110,7 @@ impl Seen {
 
     fn spec(&self, shm_bytes: u64, seccomp: SeccompProfile) -> ServiceSpec {
         ServiceSpec {
+            client_ports: None,
             name: SandboxName::parse(&self.name).expect("a deploy's name of a sandbox is one"),
             command: self.command.clone(),
             cwd: "/".into(),
