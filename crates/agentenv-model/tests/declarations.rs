@@ -1,9 +1,9 @@
-//! What is read from a server's Rust source, and how it meets what is given (ENV-5).
+//! What is read from a server's Rust source (ENV-5).
 
 use agentenv_model::{
-    Declaration, Declared, DeclaredSettings, EnvFile, FileSpec, Flags, Problems, RustManifest, RustPackage, SourceFile,
-    WebsiteSpec, is_source, parse_env_of_source, read_rust,
+    Declaration, Declared, DeclaredSettings, Problems, RustManifest, RustPackage, SourceFile, is_source, read_rust,
 };
+use proptest::prelude::*;
 
 const CARGO: &str = "[package]\nname = \"my-site\"\n[dependencies]\nagentenv-sdk = \"0.1\"\n";
 
@@ -38,9 +38,8 @@ fn shown<T>(field: &Declared<T>, value: impl Fn(&T) -> String) -> String {
 }
 
 fn fields(declaration: &Declaration) -> [String; 4] {
-    let patterns = |list: &Vec<agentenv_protocol::HostPattern>| {
-        list.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
-    };
+    let patterns =
+        |list: &Vec<agentenv_protocol::HostPattern>| list.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
     [
         shown(&declaration.name, ToString::to_string),
         shown(&declaration.domains, patterns),
@@ -58,29 +57,56 @@ fn every_field_by_itself() {
              pub(crate) struct GitHub { a: u8 }",
             ["-git-hub", "github.com", "true", "*.github.com *.githubassets.com"],
         ),
-        ("#[website(name = \"hub\", domains = &[r\"a.test\", \"B.Test.\"], live = false)] struct X(u8);", ["hub", "a.test b.test", "false", "-"]),
-        ("#[website(domains = ([\"a.test\"]), live = (true), allow_hosts = [])] struct A;", ["-a", "a.test", "true", ""]),
+        (
+            "#[website(name = \"hub\", domains = &[r\"a.test\", \"B.Test.\"], live = false)] struct X(u8);",
+            ["hub", "a.test b.test", "false", "-"],
+        ),
+        (
+            "#[website(domains = ([\"a.test\"]), live = (true), allow_hosts = [])] struct A;",
+            ["-a", "a.test", "true", ""],
+        ),
         ("#[agentenv_sdk::website(domains = [\"a.test\"])] struct A;", ["-a", "a.test", "-false", "-"]),
         ("#[::agentenv_sdk::website(domains = [\"a.test\"])] struct A;", ["-a", "a.test", "-false", "-"]),
-        ("use agentenv_sdk::website as site; #[site(domains = [\"a.test\"])] struct A;", ["-a", "a.test", "-false", "-"]),
+        (
+            "use agentenv_sdk::website as site; #[site(domains = [\"a.test\"])] struct A;",
+            ["-a", "a.test", "-false", "-"],
+        ),
         ("use agentenv_sdk as sdk; #[sdk::website(domains = [\"a.test\"])] struct A;", ["-a", "a.test", "-false", "-"]),
-        ("use agentenv_sdk::{self as s, Website}; #[s::website(domains = [\"a.test\"])] struct A;", ["-a", "a.test", "-false", "-"]),
-        ("extern crate agentenv_sdk as e; #[e::website(domains = [\"a.test\"])] struct A;", ["-a", "a.test", "-false", "-"]),
+        (
+            "use agentenv_sdk::{self as s, Website}; #[s::website(domains = [\"a.test\"])] struct A;",
+            ["-a", "a.test", "-false", "-"],
+        ),
+        (
+            "extern crate agentenv_sdk as e; #[e::website(domains = [\"a.test\"])] struct A;",
+            ["-a", "a.test", "-false", "-"],
+        ),
         ("#[cfg_attr(all(), website(domains = [\"a.test\"]))] struct A;", ["-a", "a.test", "-false", "-"]),
-        ("mod inner { #[website(domains = [\"a.test\"])] pub struct HTTPEcho2; }", ["-http-echo2", "a.test", "-false", "-"]),
+        (
+            "mod inner { #[website(domains = [\"a.test\"])] pub struct HTTPEcho2; }",
+            ["-http-echo2", "a.test", "-false", "-"],
+        ),
         // What has to be run is unknown, and says so.
         (
             "#[website(name = NAMES[0], domains = hosts(), live = !cfg!(x), allow_hosts = concat_hosts!(\"a\", \"b\"))] struct A;",
             ["?NAMES[0]", "?hosts()", "?!cfg!(x)", "?concat_hosts!(\"a\", \"b\")"],
         ),
-        ("#[website(domains = [\"a.test\", OTHER], live = LIVE)] struct A;", ["-a", "?[\"a.test\", OTHER]", "?LIVE", "-"]),
+        (
+            "#[website(domains = [\"a.test\", OTHER], live = LIVE)] struct A;",
+            ["-a", "?[\"a.test\", OTHER]", "?LIVE", "-"],
+        ),
         ("#[website(domains = [\"a.test\"], live = \"yes\")] struct A;", ["-a", "a.test", "?\"yes\"", "-"]),
         ("#[website(domains = \"a.test\")] struct A;", ["-a", "?\"a.test\"", "-false", "-"]),
         ("#[website(domains = [5])] struct A;", ["-a", "?[5]", "-false", "-"]),
-        ("#[website(domains = [\n  \"a.test\",\n  env!(\"HOST\") ])]\nstruct A;", ["-a", "?[ \"a.test\", env!(\"HOST\") ]", "-false", "-"]),
+        (
+            "#[website(domains = [\n  \"a.test\",\n  env!(\"HOST\") ])]\nstruct A;",
+            ["-a", "?[ \"a.test\", env!(\"HOST\") ]", "-false", "-"],
+        ),
         ("#[website] struct A;", ["-a", "-", "-false", "-"]),
         ("#[website(live = true, live = false, domains = [\"a.test\"])] struct A;", ["-a", "a.test", "true", "-"]),
-        ("#[website(domains = [\"bücher.example\", \"*.A.test\"])] struct A;", ["-a", "xn--bcher-kva.example *.a.test", "-false", "-"]),
+        (
+            "#[website(domains = [\"bücher.example\", \"*.A.test\"])] struct A;",
+            ["-a", "xn--bcher-kva.example *.a.test", "-false", "-"],
+        ),
     ] {
         assert_eq!(fields(&site(text)), expected, "{text}");
     }
@@ -130,13 +156,20 @@ fn constants_of_the_package_are_followed_as_far_as_they_are_literals() {
 fn constants_in_other_files_are_found_by_their_modules() {
     let declared = read(&[
         ("src/main.rs", "mod config; mod site; fn main() {}"),
-        ("src/site/mod.rs", "use crate::config::hosts::ALL;\n#[website(domains = ALL, live = super::config::LIVE, name = my_site::NAME)]\nstruct Hub;"),
+        (
+            "src/site/mod.rs",
+            "use crate::config::hosts::ALL;\n#[website(domains = ALL, live = super::config::LIVE, name = my_site::NAME)]\nstruct Hub;",
+        ),
         ("src/config.rs", "pub mod hosts; pub const LIVE: bool = true;"),
         ("src/config/hosts.rs", "pub const ALL: &[&str] = &[\"hub.test\"];"),
         ("src/lib.rs", "pub const NAME: &str = \"the-hub\";"),
         ("src/bin/other.rs", "mod config { pub const LIVE: bool = false; }"),
     ]);
-    assert_eq!(fields(&declared.unwrap()), ["the-hub", "hub.test", "?super::config::LIVE", "-"], "two roots have a `config`");
+    assert_eq!(
+        fields(&declared.unwrap()),
+        ["the-hub", "hub.test", "?super::config::LIVE", "-"],
+        "two roots have a `config`"
+    );
 }
 
 #[test]
@@ -168,7 +201,10 @@ struct Real<'a>(&'a str);
 fn files_of_tests_examples_and_build_scripts_are_left_out() {
     const OTHER: &str = "#[website(domains = [\"other.test\"])] struct Other;";
     let declared = read(&[
-        ("src/main.rs", "#[cfg(test)] mod tests;\nmod deep;\n#[cfg(test)] #[path = \"odd/place.rs\"] mod odd;\nmod inner { #[cfg(test)] mod far; }\n#[website(domains = [\"a.test\"])] struct A;"),
+        (
+            "src/main.rs",
+            "#[cfg(test)] mod tests;\nmod deep;\n#[cfg(test)] #[path = \"odd/place.rs\"] mod odd;\nmod inner { #[cfg(test)] mod far; }\n#[website(domains = [\"a.test\"])] struct A;",
+        ),
         ("src/deep.rs", "#[cfg(any(test))] mod tests;"),
         ("src/tests/mod.rs", OTHER),
         ("src/tests/harness.rs", OTHER),
@@ -223,7 +259,10 @@ fn none_and_several_are_refused_by_their_files() {
              [\"shop.test\"]`",
         ),
         (
-            vec![("src/main.rs", "const B: &str = \"10.0.0.1\";\n#[website(name = \"The Site\", domains = [\"a.test:80\", B])]\nstruct A;")],
+            vec![(
+                "src/main.rs",
+                "const B: &str = \"10.0.0.1\";\n#[website(name = \"The Site\", domains = [\"a.test:80\", B])]\nstruct A;",
+            )],
             "src/main.rs:1:17: `domains` has \"10.0.0.1\": `10.0.0.1` is an IP address, not a host name; accepted: a host \
              name such as `shop.test`, or `*.shop.test` for every name below it\n\
              src/main.rs:2:18: `name` is \"The Site\"; accepted: lower-case letters, digits and `-`, a letter first, 63 \
@@ -247,7 +286,9 @@ fn settings(text: &str) -> String {
     let text = format!("{text}\n#[website(domains = [\"a.test\"])] struct A;");
     match site(&text).settings {
         DeclaredSettings::Fields { fields, .. } => {
-            let shown = |field: &agentenv_model::DeclaredSetting| format!("{}{}", field.name, if field.secret { "!" } else { "" });
+            let shown = |field: &agentenv_model::DeclaredSetting| {
+                format!("{}{}", field.name, if field.secret { "!" } else { "" })
+            };
             fields.iter().map(shown).collect::<Vec<_>>().join(" ")
         }
         DeclaredSettings::Unknown { type_name, place } => format!("?{type_name} {place}"),
@@ -275,9 +316,15 @@ fn settings_are_the_fields_of_the_type_that_open_takes_and_secrets_are_known_by_
              type Token = Option<Hidden>; type NotHidden = String;",
             "a! b! c! d! e! f",
         ),
-        ("#[derive(Settings)] struct S { a: secrecy::SecretBox<str>, #[cfg(test)] b: SecretString, #[setting(default = 5)] c: u8 }", "a! c"),
-        ("use crate::inner::{Settings as S, Kept}; mod inner { use super::Hidden as H; #[derive(agentenv_sdk::Settings)] pub struct Settings { a: H, b: super::Plain } pub struct Kept; }\n\
-          pub use agentenv_sdk::SecretString as Hidden; type Plain = u8;", "a! b"),
+        (
+            "#[derive(Settings)] struct S { a: secrecy::SecretBox<str>, #[cfg(test)] b: SecretString, #[setting(default = 5)] c: u8 }",
+            "a! c",
+        ),
+        (
+            "use crate::inner::{Settings as S, Kept}; mod inner { use super::Hidden as H; #[derive(agentenv_sdk::Settings)] pub struct Settings { a: H, b: super::Plain } pub struct Kept; }\n\
+          pub use agentenv_sdk::SecretString as Hidden; type Plain = u8;",
+            "a! b",
+        ),
         ("type S = Other; #[derive(Settings)] struct Other { a: SecretString }", "a!"),
         ("type S = ();", ""),
         ("#[derive(Settings)] struct S;", ""),
@@ -286,28 +333,44 @@ fn settings_are_the_fields_of_the_type_that_open_takes_and_secrets_are_known_by_
         // Not a type of the package, or one that reads itself by hand.
         ("use other::S;", "?S src/main.rs:2:40"),
         ("struct S { a: SecretString } impl Settings for S {}", "?S src/main.rs:2:40"),
-        ("#[cfg(x)] #[derive(Settings)] struct S { a: u8 } #[cfg(y)] #[derive(Settings)] struct S { b: u8 }", "?S src/main.rs:2:40"),
+        (
+            "#[cfg(x)] #[derive(Settings)] struct S { a: u8 } #[cfg(y)] #[derive(Settings)] struct S { b: u8 }",
+            "?S src/main.rs:2:40",
+        ),
     ] {
-        assert_eq!(settings(&format!("{text}\n{OPEN}").replacen('\n', " ", text.matches('\n').count())), expected, "{text}");
+        assert_eq!(
+            settings(&format!("{text}\n{OPEN}").replacen('\n', " ", text.matches('\n').count())),
+            expected,
+            "{text}"
+        );
     }
     for (text, expected) in [
         ("impl Website for A { fn open(_: (), data: &Path) -> Result<Self> {} }", ""),
         ("impl agentenv_sdk::Website for crate::A { type Settings = S; } #[derive(Settings)] struct S { a: u8 }", "a"),
-        ("use agentenv_sdk::Website as W; impl W for self::A { fn open(s: S, d: &Path) {} } #[derive(Settings)] struct S { a: u8 }", "a"),
+        (
+            "use agentenv_sdk::Website as W; impl W for self::A { fn open(s: S, d: &Path) {} } #[derive(Settings)] struct S { a: u8 }",
+            "a",
+        ),
         ("impl Website for Other { fn open(s: S, d: &Path) {} } #[derive(Settings)] struct S { a: u8 }", "(unnamed)"),
         ("impl Display for A { type Settings = S; } #[derive(Settings)] struct S { a: u8 }", "(unnamed)"),
         ("", "(unnamed)"),
     ] {
         assert_eq!(settings(text), expected, "{text}");
     }
-    let of_field = site("#[website(domains = [\"a.test\"])] struct A { settings: S }\n#[derive(Settings)] struct S { a: SecretString }");
+    let of_field = site(
+        "#[website(domains = [\"a.test\"])] struct A { settings: S }\n#[derive(Settings)] struct S { a: SecretString }",
+    );
     assert!(of_field.settings.fields()[0].secret);
 }
 
 #[test]
 fn what_would_take_the_parser_too_deep_is_refused() {
     let deep = |before: &str, after: &str, times: usize| {
-        format!("const X: u8 = {}1{};\n#[website(domains = [\"a.test\"])] struct A;", before.repeat(times), after.repeat(times))
+        format!(
+            "const X: u8 = {}1{};\n#[website(domains = [\"a.test\"])] struct A;",
+            before.repeat(times),
+            after.repeat(times)
+        )
     };
     for (text, part) in [
         (deep("(", ")", 100_000), "brackets are nested"),
@@ -339,183 +402,63 @@ fn with_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-const SERVER: &str = "\n[server]\ncommand = [\"x\"]\nport = 80\n";
-
-fn put(head: &str, flags: &Flags, source: &str) -> Result<EnvFile, Problems> {
-    let text = format!("format = 1\nkind = \"website\"\n{head}{SERVER}");
-    parse_env_of_source("env.toml", &text, flags, Some(&site(source)))
+/// Pieces that declarations are made of, so that random files get past the first token.
+fn piece() -> impl Strategy<Value = String> {
+    let fixed = [
+        "#[website(domains = [\"a.test\"], live = LIVE)]",
+        "struct A;",
+        "struct S { token: Option<SecretString> }",
+        "mod m {",
+        "}",
+        "use crate::m::*;",
+        "use self::A as B;",
+        "const LIVE: bool = crate::m::LIVE;",
+        "pub use super::LIVE;",
+        "type S = T;",
+        "type T = S;",
+        "#[cfg(test)]",
+        "#[derive(Settings)]",
+        "impl Website for A {",
+        "fn open(s: S, d: &Path) {}",
+        "#[cfg_attr(x, website(name = N))]",
+        "extern crate agentenv_sdk as website;",
+        "use website::website;",
+        "static N: &str = N;",
+        "macro_rules! m {",
+        "=> {",
+        "(",
+        ")",
+        "[",
+        "]",
+        ";",
+        ",",
+        "'a",
+        "r#\"",
+        "\"#",
+        "//",
+        "/*",
+        "\n",
+    ];
+    prop_oneof![6 => proptest::sample::select(fixed.to_vec()).prop_map(str::to_owned), 1 => "[ -~\\n\u{80}-\u{7ff}]{0,12}"]
 }
 
-fn website(file: EnvFile) -> WebsiteSpec {
-    let FileSpec::Website(site) = file.spec else { panic!() };
-    site
-}
-
-const HUB: &str = "#[website(name = \"hub\", domains = [\"github.com\"], live = true, allow_hosts = [\"*.github.com\"])]\n\
-    struct Hub { settings: HubSettings }\n#[derive(Settings)] struct HubSettings { token: SecretString, size: u8 }\n";
-
-#[test]
-fn what_is_not_given_is_read() {
-    let file = put("", &Flags::default(), HUB).unwrap();
-    assert_eq!((file.name.as_str(), file.warnings.len()), ("hub", 0));
-    let site = website(file);
-    assert!(site.live && site.domains.len() == 1 && site.allow_hosts.len() == 1);
-    assert_eq!(site.secret_settings.iter().map(ToString::to_string).collect::<Vec<_>>(), ["token"]);
-    // The same once more, in other words and another order, contradicts nothing.
-    let given = "name = \"hub\"\ndomains = [\"GitHub.com.\"]\nlive = true\nallow_hosts = [\"*.GITHUB.com\"]\n\
-                 settings = { token = \"secret:hub/token\", size = 5 }\nsecret_settings = [\"token\"]";
-    assert!(put(given, &Flags::default(), HUB).is_ok());
-    // A name that the source leaves out is its struct's, and yields to any.
-    let shop = "#[website(domains = [\"shop.test\"])] struct Site;";
-    assert_eq!(put("name = \"shop\"", &Flags::default(), shop).unwrap().name.as_str(), "shop");
-    assert_eq!(put("", &Flags::default(), shop).unwrap().name.as_str(), "site");
-}
-
-#[test]
-fn what_is_given_must_not_contradict_the_source() {
-    let flags = |change: &dyn Fn(&mut Flags)| {
-        let mut flags = Flags::default();
-        change(&mut flags);
-        flags
-    };
-    let none = Flags::default();
-    let shop = "#[website(domains = [\"shop.test\", \"*.shop.test\"])] struct Shop;";
-    let tail = "; make both say the same, or leave it to the source";
-    for (head, flags, source, message) in [
-        (
-            "live = false",
-            none.clone(),
-            HUB,
-            "env.toml:3:8: `live` is false, and the site's source declares true at src/main.rs:1:58",
-        ),
-        ("", flags(&|f| f.live = Some(false)), HUB, "--no-live: `live` is false, and the site's source declares true at src/main.rs:1:58"),
-        (
-            "",
-            flags(&|f| f.live = Some(true)),
-            shop,
-            "--live: `live` is true, and the site's source declares false at src/main.rs:1:3",
-        ),
-        (
-            "name = \"other\"",
-            none.clone(),
-            HUB,
-            "env.toml:3:8: `name` is \"other\", and the site's source declares \"hub\" at src/main.rs:1:18",
-        ),
-        ("", flags(&|f| f.name = Some("other".to_owned())), HUB, "--name: `name` is \"other\", and the site's source declares \"hub\" at src/main.rs:1:18"),
-        (
-            "domains = [\"shop.test\"]",
-            none.clone(),
-            shop,
-            "env.toml:3:11: `domains` is [\"shop.test\"], and the site's source declares [\"*.shop.test\", \"shop.test\"] at \
-             src/main.rs:1:21",
-        ),
-        (
-            "domains = []",
-            none.clone(),
-            shop,
-            "env.toml:3:11: `domains` is [], and the site's source declares [\"*.shop.test\", \"shop.test\"] at \
-             src/main.rs:1:21",
-        ),
-        (
-            "",
-            flags(&|f| f.domains = vec!["other.test".to_owned()]),
-            shop,
-            "--domain: `domains` is [\"other.test\"], and the site's source declares [\"*.shop.test\", \"shop.test\"] at \
-             src/main.rs:1:21",
-        ),
-        (
-            "",
-            flags(&|f| f.allow_hosts = vec!["cdn.com".to_owned()]),
-            HUB,
-            "--allow-host: `allow_hosts` is [\"cdn.com\"], and the site's source declares [\"*.github.com\"] at \
-             src/main.rs:1:78",
-        ),
-        (
-            "allow_hosts = [\"cdn.com\"]",
-            none.clone(),
-            "#[website(domains = [\"github.com\"], live = true)] struct Hub;",
-            "env.toml:3:15: `allow_hosts` is [\"cdn.com\"], and the site's source declares [] at src/main.rs:1:3",
-        ),
-    ] {
-        assert_eq!(put(head, &flags, source).unwrap_err().to_string(), format!("{message}{tail}"), "{head} {flags:?}");
+proptest! {
+    #[test]
+    fn no_source_makes_the_reader_panic_or_go_on_for_ever(
+        first in proptest::collection::vec(piece(), 0..20),
+        second in proptest::collection::vec(piece(), 0..20),
+    ) {
+        let (first, second) = (first.join(" "), second.join(" "));
+        let read = read(&[("src/main.rs", first.as_str()), ("src/m.rs", second.as_str())]);
+        if let Err(problems) = read {
+            prop_assert!(!problems.as_slice().is_empty());
+        }
     }
-}
 
-#[test]
-fn what_is_unknown_and_needed_has_to_be_given() {
-    let none = Flags::default();
-    let unknown = "#[website(name = name!(), domains = hosts(), live = LIVE, allow_hosts = more())]\nstruct Hub;";
-    assert_eq!(
-        put("", &none, unknown).unwrap_err().to_string(),
-        "src/main.rs:1:18: `name` is `name!()`, which has to be run to be known; accepted: the name of the env, such as \
-         `name = \"shop\"`\n\
-         src/main.rs:1:53: `live` is `LIVE`, which has to be run to be known; say it with `--live` or `--no-live`, or as \
-         `live` in env.toml"
-    );
-    assert_eq!(
-        put("name = \"hub\"\nlive = true", &none, unknown).unwrap_err().to_string(),
-        "src/main.rs:1:37: `domains` of a live site is `hosts()`, which has to be run to be known; say them with \
-         `--domain`, or as `domains` in env.toml"
-    );
-    // A synthetic site's names are its card's.
-    let site = website(put("name = \"hub\"\nlive = false", &none, unknown).unwrap());
-    assert!(site.domains.is_empty() && !site.live);
-    let file = put("name = \"hub\"\nlive = true\ndomains = [\"github.com\"]", &none, unknown).unwrap();
-    assert_eq!(file.warnings.len(), 1, "what the card says is compared at deploy");
-    assert!(file.warnings[0].contains("`more()` at src/main.rs:1:73"), "{:?}", file.warnings);
-    let given = "name = \"hub\"\nlive = true\ndomains = [\"github.com\"]\nallow_hosts = [\"*.github.com\"]";
-    let file = put(given, &none, unknown).unwrap();
-    assert!(file.warnings.is_empty() && website(file).allow_hosts.len() == 1);
-}
-
-#[test]
-fn the_rules_hold_for_what_is_read() {
-    let none = Flags::default();
-    for (head, source, message) in [
-        (
-            "",
-            "#[website(live = true)] struct Hub;",
-            "src/main.rs:1:18: the site is live and has no domains; accepted: the real site's names, such as `domains = \
-             [\"github.com\"]`",
-        ),
-        (
-            "",
-            "#[website(domains = [\"a.test\"], allow_hosts = [\"cdn.com\"])] struct Shop;",
-            "src/main.rs:1:47: `allow_hosts` is given for a site that is not live; accepted: with `live = true` only; what \
-             else a synthetic site's pages need is part of the site",
-        ),
-        (
-            "frontend = { static = \"dist\" }",
-            "#[website(domains = [\"github.com\"], live = true)] struct Hub;",
-            "env.toml:3:1: `frontend` is given for a live site; leave it out: a live site's pages are the real site's",
-        ),
-        (
-            "settings = { token = \"hunter2\", sizes = 5 }\nsecret_settings = [\"tokens\"]",
-            HUB,
-            "env.toml:3:22: `settings.token` is a secret setting by its type at src/main.rs:3:42, and its value is not a \
-             bare reference; accepted: \"env:NAME\" or \"secret:PATH\", without a default\n\
-             env.toml:3:33: `sizes` is not a setting of the site: `HubSettings` at src/main.rs:3:28 has no such field; did \
-             you mean `size`? accepted: `token`, `size`\n\
-             env.toml:4:20: `tokens` is not a setting of the site: `HubSettings` at src/main.rs:3:28 has no such field; did \
-             you mean `token`? accepted: `token`, `size`",
-        ),
-        (
-            "settings = { a = 1 }",
-            "#[website(domains = [\"a.test\"])] struct A; impl Website for A { fn open(_: (), d: &Path) {} }",
-            "env.toml:3:14: `a` is not a setting of the site: `()` at src/main.rs:1:76 has no such field; leave it out: the \
-             site takes no settings",
-        ),
-    ] {
-        assert_eq!(put(head, &none, source).unwrap_err().to_string(), message, "{head} {source}");
+    #[test]
+    fn no_cargo_toml_makes_the_reader_panic(text in "\\PC{0,100}", lines in "(\\[(dependencies|target.x.dependencies|lib)\\]\n|(name|path|agentenv-sdk) = [\"a-z.{}=5]{0,9}\n){0,6}") {
+        let _ = RustManifest::read(&text);
+        let _ = RustManifest::read(&lines);
+        let _ = agentenv_model::server_folder(&text);
     }
-    let flags = Flags { settings: vec!["token=hunter2".to_owned(), "colour=red".to_owned()], ..Flags::default() };
-    let text = put("", &flags, HUB).unwrap_err().to_string();
-    assert!(!text.contains("hunter2") && text.contains("--setting: `colour` is not a setting"), "{text}");
-    // A type that cannot be read is told, and checks nothing.
-    let far = "#[website(domains = [\"a.test\"])] struct A { settings: far::S }";
-    let file = put("settings = { any = 1 }", &none, far).unwrap();
-    assert_eq!(
-        file.warnings,
-        ["the settings type `far::S` at src/main.rs:1:55 cannot be read: name its secrets in `secret_settings`"]
-    );
 }

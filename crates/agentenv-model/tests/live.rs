@@ -1,7 +1,8 @@
 //! Plans with live sites, by a provider that has every ability: who answers, who reaches what, and which start tabs may be.
 
 use agentenv_model::{
-    Abilities, EnvSpec, EnvVersion, FileSpec, MultiFile, Plan, PlanInput, Problems, Reach, parse_env, plan, resolve_multi,
+    Abilities, EnvSpec, EnvVersion, FileSpec, MultiFile, Plan, PlanInput, Problems, Reach, parse_env, plan,
+    resolve_multi,
 };
 use agentenv_protocol::{Digest, HostPattern};
 
@@ -70,7 +71,10 @@ fn a_live_site_beside_a_synthetic_one_inside_its_wildcard() {
         website("shop", "domains = ['shop.test']"),
         github(),
         website("gist", "domains = ['gist.github.com']"),
-        browser("desk", "start_tabs = ['https://shop.test/', 'https://github.com/octocat', 'https://a.githubassets.com/x']"),
+        browser(
+            "desk",
+            "start_tabs = ['https://shop.test/', 'https://github.com/octocat', 'https://a.githubassets.com/x']",
+        ),
         browser("wide", "network = ['pypi.org', 'gist.github.com']"),
         browser("free", "network = 'open'"),
     ];
@@ -84,7 +88,11 @@ fn a_live_site_beside_a_synthetic_one_inside_its_wildcard() {
     assert_eq!(network(&plan, 1), [&live[..], &["pypi.org"]].concat());
     assert_eq!(network(&plan, 2), ["(open)"]);
     let reaches: Vec<_> = plan.websites.iter().map(|site| hosts(&site.reach)).collect();
-    assert_eq!(reaches, [Vec::new(), hosts(&plan.live_hosts), Vec::new()], "only the live site's server leaves its pod");
+    assert_eq!(
+        reaches,
+        [Vec::new(), hosts(&plan.live_hosts), Vec::new()],
+        "only the live site's server leaves its pod"
+    );
     let json = serde_json::to_string(&plan).unwrap();
     assert_eq!(serde_json::from_str::<Plan>(&json).unwrap(), plan);
 }
@@ -130,7 +138,9 @@ fn two_live_sites_of_one_domain_are_refused_and_shared_further_hosts_are_not() {
     );
     // The same live env twice, under an alias.
     let twice = "websites = ['github', { env = 'github', alias = 'again' }]";
-    assert!(office(twice, &[github()]).unwrap_err().to_string().contains("`github` and `again` both claim `github.com`"));
+    assert!(
+        office(twice, &[github()]).unwrap_err().to_string().contains("`github` and `again` both claim `github.com`")
+    );
 }
 
 #[test]

@@ -163,28 +163,40 @@ fn what_the_sandbox_provider_lacks_is_refused_by_name() {
             "env `shop`: it is the image `shop:1`, which the `sandbox` provider does not have; deploy it with `--provider \
              compose`",
         ),
-        (
-            website("shop", "live = true\ndomains = ['github.com']"),
-            "env `shop`: it is a live site, which the `sandbox` provider does not have; live sites come with a later version \
-             of agent-env",
-        ),
+    ] {
+        assert_eq!(plan(&input(env, &[])).unwrap_err().to_string(), message);
+    }
+}
+
+#[test]
+fn a_provider_without_a_way_to_real_sites_refuses_them_by_name() {
+    let abilities = Abilities {
+        provider: "other".to_owned(),
+        live_sites: false,
+        networks: false,
+        computers: false,
+        ..Abilities::sandbox()
+    };
+    for (env, message) in [
         (
             stored("kind = 'computer'\nname = 'desk'", 1),
-            "env `desk`: it is a computer, which the `sandbox` provider does not have; computers come with a later version \
-             of agent-env",
+            "env `desk`: it is a computer, which the `other` provider does not have; deploy it with `--provider sandbox`",
+        ),
+        (
+            website("shop", "live = true\ndomains = ['github.com']"),
+            "env `shop`: it is a live site, which the `other` provider does not have; deploy it with `--provider sandbox`",
         ),
         (
             stored("kind = 'browser'\nname = 'b'\nnetwork = 'open'", 1),
-            "env `b`: its network is \"open\", which the `sandbox` provider does not have; accepted for now: `network = \
-             \"sites\"`",
+            "env `b`: its network is \"open\", which the `other` provider does not have; accepted there: `network = \"sites\"`",
         ),
         (
             stored("kind = 'browser'\nname = 'b'\nnetwork = ['x.test']", 1),
-            "env `b`: its network is an allowlist, which the `sandbox` provider does not have; accepted for now: `network = \
-             \"sites\"`",
+            "env `b`: its network is an allowlist, which the `other` provider does not have; accepted there: `network = \"sites\"`",
         ),
     ] {
-        assert_eq!(plan(&input(env, &[])).unwrap_err().to_string(), message);
+        let input = PlanInput { abilities: abilities.clone(), ..input(env, &[]) };
+        assert_eq!(plan(&input).unwrap_err().to_string(), message);
     }
 }
 
@@ -271,8 +283,7 @@ fn stored_secrets_become_values_and_what_is_hidden_is_known() {
         json,
         serde_json::json!({ "token": token, "again": token, "key": "hunter2", "motto": "none", "city": "Oslo" })
     );
-    let hidden: Vec<_> =
-        hidden_values(site, &values).iter().map(|value| value.expose_secret().to_owned()).collect();
+    let hidden: Vec<_> = hidden_values(site, &values).iter().map(|value| value.expose_secret().to_owned()).collect();
     assert_eq!(hidden, [token, "hunter2", token], "by the names of settings");
     let shown = format!("{values:?}");
     assert!(shown.contains("github/token") && !shown.contains("hunter2") && !shown.contains("b\\"), "{shown}");

@@ -94,7 +94,9 @@ impl SecretError {
     pub fn hint(&self) -> String {
         match self {
             Self::Store(error) => error.hint(),
-            Self::Open { .. } => "get a new one where it is from, and store that with `agent-env secret set`".to_owned(),
+            Self::Open { .. } => {
+                "get a new one where it is from, and store that with `agent-env secret set`".to_owned()
+            }
             Self::Damaged { .. } => "store it again with `agent-env secret set`".to_owned(),
         }
     }

@@ -132,20 +132,40 @@ fn the_winner_of_a_name() {
 fn live_hosts_are_live_names_that_no_synthetic_site_covers() {
     for (list, hosts, left_off) in [
         (vec![("hub", LiveDomain, "github.com")], vec!["github.com"], vec![]),
-        (vec![("hub", LiveDomain, "github.com"), ("hub", LiveAllowHost, "*.cdn.com")], vec!["github.com", "*.cdn.com"], vec![]),
+        (
+            vec![("hub", LiveDomain, "github.com"), ("hub", LiveAllowHost, "*.cdn.com")],
+            vec!["github.com", "*.cdn.com"],
+            vec![],
+        ),
         // Each once, in whatever spelling.
         (vec![("a", LiveAllowHost, "cdn.com"), ("b", LiveAllowHost, "CDN.com.")], vec!["cdn.com"], vec![]),
         (vec![("a", LiveDomain, "x.com"), ("b", LiveDomain, "y.com")], vec!["x.com", "y.com"], vec![]),
         (vec![("shop", Synthetic, "shop.test")], vec![], vec![]),
         (vec![("desk", Allowlist, "x.org")], vec![], vec![]),
         // The same name, exact or not: the synthetic site has it.
-        (vec![("hub", LiveDomain, "github.com"), ("fake", Synthetic, "GitHub.com.")], vec![], vec![("github.com", "fake")]),
+        (
+            vec![("hub", LiveDomain, "github.com"), ("fake", Synthetic, "GitHub.com.")],
+            vec![],
+            vec![("github.com", "fake")],
+        ),
         (vec![("hub", LiveAllowHost, "*.a.com"), ("fake", Synthetic, "*.a.com")], vec![], vec![("*.a.com", "fake")]),
         (vec![("hub", LiveDomain, "a.b.com"), ("fake", Synthetic, "*.com")], vec![], vec![("a.b.com", "fake")]),
-        (vec![("hub", LiveAllowHost, "*.a.b.com"), ("fake", Synthetic, "*.b.com")], vec![], vec![("*.a.b.com", "fake")]),
-        (vec![("hub", LiveDomain, "bücher.de"), ("fake", Synthetic, "xn--bcher-kva.de")], vec![], vec![("xn--bcher-kva.de", "fake")]),
+        (
+            vec![("hub", LiveAllowHost, "*.a.b.com"), ("fake", Synthetic, "*.b.com")],
+            vec![],
+            vec![("*.a.b.com", "fake")],
+        ),
+        (
+            vec![("hub", LiveDomain, "bücher.de"), ("fake", Synthetic, "xn--bcher-kva.de")],
+            vec![],
+            vec![("xn--bcher-kva.de", "fake")],
+        ),
         // A wider live name stays, and the synthetic one is routed within it.
-        (vec![("hub", LiveAllowHost, "*.github.com"), ("gist", Synthetic, "gist.github.com")], vec!["*.github.com"], vec![]),
+        (
+            vec![("hub", LiveAllowHost, "*.github.com"), ("gist", Synthetic, "gist.github.com")],
+            vec!["*.github.com"],
+            vec![],
+        ),
         (vec![("hub", LiveAllowHost, "*.com"), ("fake", Synthetic, "*.github.com")], vec!["*.com"], vec![]),
         // The name above a synthetic wildcard is not in it.
         (vec![("hub", LiveDomain, "github.com"), ("fake", Synthetic, "*.github.com")], vec!["github.com"], vec![]),
@@ -169,7 +189,8 @@ fn live_hosts_are_live_names_that_no_synthetic_site_covers() {
         let claims = claims(&list);
         let live = live_hosts(&claims);
         assert_eq!(shown(&live.hosts), hosts, "{list:?}");
-        let off: Vec<_> = live.left_off.iter().map(|(claim, by)| (claim.pattern.to_string(), by.owner.to_string())).collect();
+        let off: Vec<_> =
+            live.left_off.iter().map(|(claim, by)| (claim.pattern.to_string(), by.owner.to_string())).collect();
         let expected: Vec<_> = left_off.iter().map(|(pattern, by)| ((*pattern).to_owned(), (*by).to_owned())).collect();
         assert_eq!(off, expected, "{list:?}");
         assert_eq!(live.warnings().len(), left_off.len());

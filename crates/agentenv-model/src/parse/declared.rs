@@ -101,7 +101,8 @@ pub(super) fn domains(
     live: Option<bool>,
 ) -> Patterns {
     // A declaration without domains is one that rustc refuses.
-    let declared = declaration.map(|declaration| &declaration.domains).filter(|field| !matches!(field, Declared::LeftOut(_)));
+    let declared =
+        declaration.map(|declaration| &declaration.domains).filter(|field| !matches!(field, Declared::LeftOut(_)));
     let taken = patterns(reader, "domains", given, declared, declaration);
     if let (Some((expression, place)), Some(true)) = (&taken.unknown, live) {
         let message = format!("`domains` of a live site is `{expression}`, which has to be run to be known");
@@ -117,7 +118,8 @@ pub(super) fn allow_hosts(
     declaration: Option<&Declaration>,
     live: Option<bool>,
 ) -> Patterns {
-    let taken = patterns(reader, "allow_hosts", given, declaration.map(|declaration| &declaration.allow_hosts), declaration);
+    let taken =
+        patterns(reader, "allow_hosts", given, declaration.map(|declaration| &declaration.allow_hosts), declaration);
     if let (Some((expression, place)), Some(true)) = (&taken.unknown, live) {
         reader.warn(format!(
             "`allow_hosts` is `{expression}` at {place}, which has to be run to be known: none are stored, and a card \

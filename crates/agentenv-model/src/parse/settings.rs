@@ -100,11 +100,7 @@ fn toml_value(reader: &mut Reader<'_>, found: &Found<'_>, secret: Option<&str>) 
 
 /// `KEY=VALUE`. The value is a number or a boolean where it is written as JSON writes one, else text; in quotes it is text
 /// in any case.
-fn flag_value(
-    reader: &mut Reader<'_>,
-    text: &str,
-    secret: &Secret,
-) -> Option<(SettingName, SettingValue)> {
+fn flag_value(reader: &mut Reader<'_>, text: &str, secret: &Secret) -> Option<(SettingName, SettingValue)> {
     let place = Place::Flag("--setting");
     let Some((name, value)) = text.split_once('=') else {
         // The text may be a secret whose name was forgotten.

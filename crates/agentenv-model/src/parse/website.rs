@@ -29,9 +29,7 @@ pub(super) fn read(
     let (domains_at, live_at, allow_hosts_at) = (root.take("domains"), root.take("live"), root.take("allow_hosts"));
     let given = match (flags.live, &live_at) {
         (Some(value), _) => Some(At { value, place: Place::Flag(if value { "--live" } else { "--no-live" }) }),
-        (None, Some(found)) => {
-            reader.boolean(found).map(|value| At { value, place: reader.place(found.span()) })
-        }
+        (None, Some(found)) => reader.boolean(found).map(|value| At { value, place: reader.place(found.span()) }),
         (None, None) => None,
     };
     let live = declared::live(reader, given, declaration);
@@ -50,7 +48,8 @@ pub(super) fn read(
         reader.problem(place, "`allow_hosts` is given for a site that is not live", hint);
     }
     let (domains, allow_hosts, live) = (domains.patterns, allow_hosts.patterns, live.value.unwrap_or(false));
-    let (settings, secret_settings) = settings::read(reader, root, flags, declaration.map(|declaration| &declaration.settings));
+    let (settings, secret_settings) =
+        settings::read(reader, root, flags, declaration.map(|declaration| &declaration.settings));
     let ready_timeout_s = root
         .take("ready_timeout_s")
         .and_then(|found| reader.integer(&found, 1..=MAX_READY_TIMEOUT_S))
@@ -139,11 +138,7 @@ fn check_image(reader: &mut Reader<'_>, image: String, place: Place) -> Option<S
     good.then_some(image)
 }
 
-fn services(
-    reader: &mut Reader<'_>,
-    found: &Found<'_>,
-    ports: &mut Ports,
-) -> BTreeMap<Name, ServiceSpec> {
+fn services(reader: &mut Reader<'_>, found: &Found<'_>, ports: &mut Ports) -> BTreeMap<Name, ServiceSpec> {
     let Some(section) = reader.section(found, "tables such as `[services.database]`") else { return BTreeMap::new() };
     let mut services = BTreeMap::new();
     for (key, found) in section.entries() {

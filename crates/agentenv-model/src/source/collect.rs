@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use syn::{Attribute, Expr, Item, ItemImpl, ItemStruct, Meta, Token, Type, UseTree, punctuated::Punctuated, spanned::Spanned};
+use syn::{
+    Attribute, Expr, Item, ItemImpl, ItemStruct, Meta, Token, Type, UseTree, punctuated::Punctuated, spanned::Spanned,
+};
 
 use super::{RustPackage, tokens};
 use crate::{Place, Problem};
@@ -60,20 +62,27 @@ impl<'a> Source<'a> {
                     Ok(parsed) if is_for_tests(&parsed.attrs) => {}
                     Ok(parsed) => {
                         let path = module_path(&text.inner);
-                        let mut reading = Reading { source: &mut source, package: index, file, only_tests: &mut only_tests };
+                        let mut reading =
+                            Reading { source: &mut source, package: index, file, only_tests: &mut only_tests };
                         reading.module(path, parsed.items);
                     }
                     Err(error) if text.text.contains("website") => {
                         let message = format!("it is not Rust that can be read: {}", error.reason);
                         let place = Place::File { file: text.path.clone(), line: error.line, column: error.column };
-                        source.unreadable.push(Problem::new(place, message, "mend it; the site's declaration is read from it"));
+                        source.unreadable.push(Problem::new(
+                            place,
+                            message,
+                            "mend it; the site's declaration is read from it",
+                        ));
                     }
                     Err(_) => {}
                 }
             }
             let is_test = |module: &Module| {
                 let inner = &package.files[module.file].inner;
-                let beneath = |path: &String| inner == path || inner.strip_prefix(path.as_str()).is_some_and(|rest| rest.starts_with('/'));
+                let beneath = |path: &String| {
+                    inner == path || inner.strip_prefix(path.as_str()).is_some_and(|rest| rest.starts_with('/'))
+                };
                 module.package == index && only_tests.iter().any(beneath)
             };
             source.modules.retain(|module| !is_test(module));
@@ -134,7 +143,9 @@ impl Reading<'_, '_> {
                 }
                 Item::Struct(item) if !is_for_tests(&item.attrs) => module.structs.push(item),
                 Item::Impl(item) if item.trait_.is_some() && !is_for_tests(&item.attrs) => module.impls.push(item),
-                Item::Type(item) if !is_for_tests(&item.attrs) => module.aliases.push((item.ident.to_string(), *item.ty)),
+                Item::Type(item) if !is_for_tests(&item.attrs) => {
+                    module.aliases.push((item.ident.to_string(), *item.ty))
+                }
                 Item::Const(item) if !is_for_tests(&item.attrs) => {
                     module.constants.push((item.ident.to_string(), constant(&item.attrs, item.expr)));
                 }
@@ -167,7 +178,8 @@ impl Reading<'_, '_> {
         let files = &self.source.packages[self.package].files;
         let own = &files[self.file].inner;
         let folder = own.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let join = |folder: &str, name: &str| if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
+        let join =
+            |folder: &str, name: &str| if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
         if let Some(path) = named_path(&item.attrs) {
             self.only_tests.push(join(folder, path.trim_start_matches("./")));
             return;
@@ -284,14 +296,16 @@ fn is_not_test(attribute: &Attribute) -> bool {
 }
 
 fn named_path(attributes: &[Attribute]) -> Option<String> {
-    attributes.iter().filter(|attribute| attribute.path().is_ident("path")).find_map(|attribute| match &attribute.meta {
-        Meta::NameValue(pair) => match &pair.value {
-            Expr::Lit(literal) => match &literal.lit {
-                syn::Lit::Str(text) => Some(text.value()),
+    attributes.iter().filter(|attribute| attribute.path().is_ident("path")).find_map(|attribute| {
+        match &attribute.meta {
+            Meta::NameValue(pair) => match &pair.value {
+                Expr::Lit(literal) => match &literal.lit {
+                    syn::Lit::Str(text) => Some(text.value()),
+                    _ => None,
+                },
                 _ => None,
             },
             _ => None,
-        },
-        _ => None,
+        }
     })
 }

@@ -3,7 +3,12 @@
 use agentenv_protocol::{HostPattern, Name};
 use syn::{Expr, Lit, Meta, Token, punctuated::Punctuated};
 
-use super::{Declaration, Declared, collect::{Site, Source}, resolve::{Found, MAX_STEPS}, settings};
+use super::{
+    Declaration, Declared,
+    collect::{Site, Source},
+    resolve::{Found, MAX_STEPS},
+    settings,
+};
 use crate::{Place, Problem};
 
 /// The longest expression that a message shows whole.
@@ -20,14 +25,22 @@ pub(super) fn read(source: &Source<'_>, site: &Site, problems: &mut Vec<Problem>
         name: match field("name") {
             None => match Name::parse(&kebab_case(&default_name)) {
                 Ok(name) => Declared::LeftOut(name),
-                Err(_) => Declared::Unknown { expression: default_name, place: source.place(site.module, &source.struct_of(site).ident) },
+                Err(_) => Declared::Unknown {
+                    expression: default_name,
+                    place: source.place(site.module, &source.struct_of(site).ident),
+                },
             },
             Some(value) => {
                 let parse = |text: &(String, Place), problems: &mut Vec<Problem>| match Name::parse(&text.0) {
                     Ok(name) => Some(name),
                     Err(_) => {
-                        let hint = "accepted: lower-case letters, digits and `-`, a letter first, 63 characters at most";
-                        problems.push(Problem::new(text.1.clone(), format!("`name` is \"{}\"", text.0.escape_default()), hint));
+                        let hint =
+                            "accepted: lower-case letters, digits and `-`, a letter first, 63 characters at most";
+                        problems.push(Problem::new(
+                            text.1.clone(),
+                            format!("`name` is \"{}\"", text.0.escape_default()),
+                            hint,
+                        ));
                         None
                     }
                 };

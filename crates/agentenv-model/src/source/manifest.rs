@@ -78,9 +78,17 @@ mod tests {
     #[test]
     fn a_site_of_ours_depends_on_the_sdk() {
         for (text, library, sdk) in [
-            ("[package]\nname = 'my-shop'\n[dependencies]\nagentenv-sdk = '0.1'", Some("my_shop"), vec!["agentenv_sdk"]),
+            (
+                "[package]\nname = 'my-shop'\n[dependencies]\nagentenv-sdk = '0.1'",
+                Some("my_shop"),
+                vec!["agentenv_sdk"],
+            ),
             ("[dependencies]\nsdk = { package = 'agentenv-sdk', version = '0.1' }", None, vec!["sdk"]),
-            ("[dependencies.agentenv-sdk]\nworkspace = true\n[lib]\nname = 'other'", Some("other"), vec!["agentenv_sdk"]),
+            (
+                "[dependencies.agentenv-sdk]\nworkspace = true\n[lib]\nname = 'other'",
+                Some("other"),
+                vec!["agentenv_sdk"],
+            ),
             ("[target.'cfg(unix)'.dependencies]\nagentenv-sdk = '0.1'", None, vec!["agentenv_sdk"]),
             ("[package]\nname = 'shop'\n[dev-dependencies]\nagentenv-sdk = '0.1'", Some("shop"), vec![]),
             ("[dependencies]\naxum = '0.8'", None, vec![]),

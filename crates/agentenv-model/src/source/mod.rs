@@ -157,7 +157,8 @@ pub fn read_rust(packages: &[RustPackage]) -> Result<Declaration, Problems> {
         several => {
             problems.extend(several.iter().skip(1).map(|site| {
                 let message = format!("a second site is declared; the first is at {}", source.place_of(&several[0]));
-                let hint = "one server is one site: put the other into a package of its own, or name its file in .gitignore";
+                let hint =
+                    "one server is one site: put the other into a package of its own, or name its file in .gitignore";
                 Problem::new(source.place_of(site), message, hint)
             }));
             Err(Problems::of(problems))

@@ -61,7 +61,11 @@ impl Source<'_> {
         if let Some(target) = here.uses.get(first) {
             let whole = [target.as_slice(), &words[1..]].concat();
             // `use website::website` would lead back to itself.
-            return if target.first() == Some(first) { self.outside(module, whole, steps) } else { self.lead(module, whole, steps) };
+            return if target.first() == Some(first) {
+                self.outside(module, whole, steps)
+            } else {
+                self.lead(module, whole, steps)
+            };
         }
         if library == Some(first) && words.len() > 1 {
             return self.absolute(module, words[1..].to_vec(), steps);
@@ -94,7 +98,8 @@ impl Source<'_> {
             ([index], None) => return Found::Own(*index, name.clone()),
             _ => {}
         }
-        let importing: Vec<_> = candidates.iter().filter_map(|(index, other)| Some((*index, other.uses.get(name)?))).collect();
+        let importing: Vec<_> =
+            candidates.iter().filter_map(|(index, other)| Some((*index, other.uses.get(name)?))).collect();
         match importing.as_slice() {
             [(index, target)] if steps > 0 && target.first() != Some(name) => {
                 self.lead(*index, (*target).clone(), steps - 1)

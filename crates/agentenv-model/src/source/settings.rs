@@ -16,7 +16,11 @@ const SECRET_TYPES: [&str; 2] = ["SecretString", "SecretBox"];
 /// Reads the settings of a site: of the type that its `open` takes, or of its `settings` field.
 pub(super) fn read(source: &Source<'_>, site: &Site) -> DeclaredSettings {
     let of_field = || {
-        let found = source.struct_of(site).fields.iter().find(|field| field.ident.as_ref().is_some_and(|name| name == "settings"));
+        let found = source
+            .struct_of(site)
+            .fields
+            .iter()
+            .find(|field| field.ident.as_ref().is_some_and(|name| name == "settings"));
         found.map(|field| (site.module, &field.ty))
     };
     let Some((module, ty)) = of_methods(source, site).or_else(of_field) else { return DeclaredSettings::Unnamed };
@@ -32,7 +36,8 @@ fn of_methods<'s>(source: &'s Source<'_>, site: &Site) -> Option<(usize, &'s Typ
             continue;
         }
         for block in &inner.impls {
-            let is_website = block.trait_.as_ref().is_some_and(|(path, _)| source.find(module, path).last() == "Website");
+            let is_website =
+                block.trait_.as_ref().is_some_and(|(path, _)| source.find(module, path).last() == "Website");
             let is_its = matches!(&*block.self_ty, Type::Path(path) if path.qself.is_none() && same(&source.find(module, &path.path), &own));
             if is_website && is_its {
                 return named(block).map(|ty| (module, ty));
@@ -156,7 +161,9 @@ fn is_secret(source: &Source<'_>, module: usize, ty: &Type, steps: usize) -> boo
                 GenericArgument::Type(inner) => Some(inner),
                 _ => None,
             });
-            SECRET_TYPES.contains(&found.last()) || of_alias || inner.any(|inner| is_secret(source, module, inner, steps))
+            SECRET_TYPES.contains(&found.last())
+                || of_alias
+                || inner.any(|inner| is_secret(source, module, inner, steps))
         }
         _ => false,
     }

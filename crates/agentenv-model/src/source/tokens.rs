@@ -25,8 +25,9 @@ impl Unreadable {
 
 /// Parses a Rust file.
 pub(super) fn parse(text: &str) -> Result<syn::File, Unreadable> {
-    let tokens = TokenStream::from_str(without_shebang(text))
-        .map_err(|error| Unreadable::at(error.span(), "brackets or quotes do not match, or a character is none of Rust's"))?;
+    let tokens = TokenStream::from_str(without_shebang(text)).map_err(|error| {
+        Unreadable::at(error.span(), "brackets or quotes do not match, or a character is none of Rust's")
+    })?;
     check_nesting(&tokens)?;
     let bare = without_bodies(tokens);
     check_depth(&bare)?;

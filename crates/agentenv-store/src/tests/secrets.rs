@@ -40,7 +40,10 @@ fn a_secret_is_stored_replaced_listed_and_removed() {
     assert!(!files.set(&path("github"), &"parent".into()).unwrap(), "a path and one below it are two secrets");
     assert_eq!(value(&files, "github/token").as_deref(), Some(odd));
     assert!(files.set(&path("github/token"), &"new".into()).unwrap());
-    assert_eq!((value(&files, "github/token").as_deref(), value(&files, "github").as_deref()), (Some("new"), Some("parent")));
+    assert_eq!(
+        (value(&files, "github/token").as_deref(), value(&files, "github").as_deref()),
+        (Some("new"), Some("parent"))
+    );
     assert_eq!(files.list().unwrap(), [path("github"), path("github/token")]);
     assert!(files.remove(&path("github/token")).unwrap() && !files.remove(&path("github/token")).unwrap());
     assert_eq!(value(&files, "github/token"), None);
@@ -73,10 +76,14 @@ fn row_55_no_link_is_followed_and_no_pipe_waited_for() {
     assert!(files.get(&path("link")).is_err());
     // What is written takes the link's place.
     files.set(&path("link"), &"mine".into()).unwrap();
-    assert_eq!((value(&files, "link").as_deref(), fs::read_to_string(&outside).unwrap().as_str()), (Some("mine"), "outside"));
+    assert_eq!(
+        (value(&files, "link").as_deref(), fs::read_to_string(&outside).unwrap().as_str()),
+        (Some("mine"), "outside")
+    );
     fs::hard_link(&outside, place.join("hard")).unwrap();
     assert!(matches!(files.get(&path("hard")), Err(SecretError::Damaged { .. })));
-    rustix::fs::mknodat(rustix::fs::CWD, place.join("pipe"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, place.join("pipe"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)
+        .unwrap();
     assert!(matches!(files.get(&path("pipe")), Err(SecretError::Damaged { .. })));
     for (name, bytes) in [("empty", vec![]), ("binary", vec![0xff, 0xfe]), ("long", vec![b'x'; MAX_SECRET_BYTES + 1])] {
         fs::write(place.join(name), bytes).unwrap();
@@ -112,7 +119,9 @@ fn many_writers_leave_one_whole_value() {
 #[test]
 fn a_value_is_text_without_the_line_end_that_commands_put_behind_it() {
     let text = |bytes: &[u8]| secret_value(bytes.to_vec()).map(|value| value.expose_secret().to_owned());
-    for (bytes, value) in [("a", "a"), ("a\n", "a"), ("a\r\n", "a"), ("a\n\n", "a\n"), (" a ", " a "), ("a\nb\n", "a\nb")] {
+    for (bytes, value) in
+        [("a", "a"), ("a\n", "a"), ("a\r\n", "a"), ("a\n\n", "a\n"), (" a ", " a "), ("a\nb\n", "a\nb")]
+    {
         assert_eq!(text(bytes.as_bytes()).as_deref(), Ok(value), "{bytes:?}");
     }
     for (bytes, error) in [

@@ -35,7 +35,10 @@ async fn what_the_source_declares_is_stored() {
     assert_eq!((put.name.as_str(), put.warnings.len()), ("hub", 0));
     let site = stored(&fixture, "hub").await;
     assert!(site.live && site.secret_settings.iter().any(|name| name.as_str() == "token"));
-    assert_eq!((site.domains[0].to_string(), site.allow_hosts[0].to_string()), ("github.com".into(), "*.github.com".into()));
+    assert_eq!(
+        (site.domains[0].to_string(), site.allow_hosts[0].to_string()),
+        ("github.com".into(), "*.github.com".into())
+    );
     // Nothing ran to know it: the package does not even compile.
     assert!(!put.built);
 }
@@ -49,7 +52,9 @@ async fn a_contradiction_is_refused_naming_both_places() {
     let place = fixture.path("any").display().to_string();
     assert_eq!(
         error.message,
-        format!("{place}/env.toml:3:8: `live` is false, and the site's source declares true at {place}/src/main.rs:1:44")
+        format!(
+            "{place}/env.toml:3:8: `live` is false, and the site's source declares true at {place}/src/main.rs:1:44"
+        )
     );
     assert_eq!(error.exit, ExitCode::Refused);
     let flags = Flags { domains: vec!["other.test".to_owned()], ..Flags::default() };
@@ -64,7 +69,8 @@ async fn only_the_servers_own_package_is_read() {
     let other = "#[website(domains = [\"other.test\"])] struct Other;";
     let server = "[server]\ncommand = [\"./serve\"]\nport = 8000\n\
                   build = [\"/bin/true\"]\n";
-    let in_folder = "[server]\ncommand = [\"./serve\"]\nport = 8000\nbuild = [\"./cargo\", \"install\", \"--path\", \"server\"]\n";
+    let in_folder =
+        "[server]\ncommand = [\"./serve\"]\nport = 8000\nbuild = [\"./cargo\", \"install\", \"--path\", \"server\"]\n";
     let files = [
         SERVE,
         ("cargo", "#!/bin/sh\n"),
@@ -87,7 +93,11 @@ async fn only_the_servers_own_package_is_read() {
     // From the workspace's own folder there are two sites, until one is left.
     write(&at, "env.toml", &format!("format = 1\nkind = \"website\"\n{server}"));
     let error = fixture.website(&at).await.unwrap_err();
-    assert!(error.message.contains("server/nested/src/main.rs:1:3") || error.message.contains("server/src/main.rs:1:3"), "{}", error.message);
+    assert!(
+        error.message.contains("server/nested/src/main.rs:1:3") || error.message.contains("server/src/main.rs:1:3"),
+        "{}",
+        error.message
+    );
     fs::remove_dir_all(at.join("server/nested")).unwrap();
     assert_eq!(fixture.website(&at).await.unwrap().name.as_str(), "hub");
 }
@@ -96,7 +106,9 @@ async fn only_the_servers_own_package_is_read() {
 async fn a_server_that_is_not_in_our_sdk_declares_nothing() {
     let fixture = Fixture::new().await;
     let other = "#[website(domains = [\"other.test\"])] struct Other;";
-    for (index, cargo) in ["", "[package]\nname = \"x\"\n[dependencies]\naxum = \"0.8\"\n", "not toml"].iter().enumerate() {
+    for (index, cargo) in
+        ["", "[package]\nname = \"x\"\n[dependencies]\naxum = \"0.8\"\n", "not toml"].iter().enumerate()
+    {
         let name = format!("shop{index}");
         let files = [SERVE, ("src/main.rs", other), ("Cargo.toml", *cargo)];
         let at = fixture.bundle(&name, &format!("domains = [\"shop.test\"]\n{SERVER}"), &files);
@@ -107,8 +119,19 @@ async fn a_server_that_is_not_in_our_sdk_declares_nothing() {
         assert_eq!(stored(&fixture, &name).await.domains[0].to_string(), "shop.test");
     }
     // One that is has to declare one.
-    let error = fixture.website(&bundle(&fixture, "none", SERVER, &[SERVE, ("Cargo.toml", CARGO), ("src/main.rs", "")])).await.unwrap_err();
-    assert!(error.message.ends_with("no `#[website(...)]` is in {}/src/main.rs".replace("{}", &fixture.path("none").display().to_string()).as_str()), "{}", error.message);
+    let error = fixture
+        .website(&bundle(&fixture, "none", SERVER, &[SERVE, ("Cargo.toml", CARGO), ("src/main.rs", "")]))
+        .await
+        .unwrap_err();
+    assert!(
+        error.message.ends_with(
+            "no `#[website(...)]` is in {}/src/main.rs"
+                .replace("{}", &fixture.path("none").display().to_string())
+                .as_str()
+        ),
+        "{}",
+        error.message
+    );
 }
 
 #[tokio::test]
