@@ -59,9 +59,7 @@ impl Options {
 pub fn test(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
     packages::install_missing(packages::TESTS)?;
     ensure_nextest(workspace)?;
-    if options.suite != Suite::Unit {
-        venv::ensure(workspace)?;
-    }
+    venv::ensure(workspace)?;
     let tests = Tests { workspace, archive: options.archive.as_deref().map(PathBuf::from) };
     match options.suite {
         Suite::All => {

@@ -34,6 +34,7 @@ mod write;
 pub use error::{CaptureError, OpenCaptureError};
 pub use folder::{open_beneath, read_ring};
 pub use handle::Capture;
+pub(crate) use handle::check;
 pub use index::{CaptureFile, CaptureSummary, Health, OpenCapture};
 pub use socket::PacketSocket;
 pub(crate) use socket::{is_fresh as is_fresh_socket, make as make_socket};

@@ -6,7 +6,7 @@ use agentenv_protocol::SandboxName;
 
 use crate::{
     DataDir, Environment, ExitInfo, Limits, NetworkKind, Sandbox, SandboxError, SandboxSpec, SeccompProfile, Service,
-    ServiceSpec, Spawner, UidAllocator, UidMode, split_client_ports,
+    ServiceSpec, Spawner, UidAllocator, UidMode, capture, split_client_ports,
 };
 
 /// How long one of the programs below may take; each is over in milliseconds.
@@ -74,7 +74,7 @@ fn what_works(network: NetworkKind) -> &'static str {
 fn sandbox(spawner: &Spawner, allocator: &UidAllocator, network: NetworkKind) -> Result<Sandbox, SandboxError> {
     let data = (network == NetworkKind::Pod).then_some(DataDir { bytes: 1 << 20 });
     let uid = allocator.allocate()?;
-    spawner.create(&SandboxSpec { name: "doctor".into(), network, uid, data, packets: false })
+    spawner.create(&SandboxSpec { name: "doctor".into(), network, uid, data, packets: network == NetworkKind::Pod })
 }
 
 fn inside(spawner: &Spawner, sandbox: &Sandbox) -> Vec<Check> {
@@ -86,6 +86,7 @@ fn inside(spawner: &Spawner, sandbox: &Sandbox) -> Vec<Check> {
     let mut checks = vec![sockets, service];
     if sandbox.network() == NetworkKind::Pod {
         checks.push(client_ports(spawner, sandbox));
+        checks.push(capture(sandbox));
     }
     if sandbox.network() == NetworkKind::Browser {
         // What Chromium's own sandbox is made of; util-linux is on every Debian.
@@ -99,6 +100,16 @@ fn inside(spawner: &Spawner, sandbox: &Sandbox) -> Vec<Check> {
         ));
     }
     checks
+}
+
+/// Whether a website's traffic can be captured.
+fn capture(sandbox: &Sandbox) -> Check {
+    let name = "capture";
+    match sandbox.packet().map(capture::check) {
+        Ok(Ok(())) => Check::good(name, "a packet socket of the sandbox came out, with a ring"),
+        Ok(Err(error)) => Check::bad(name, error.to_string(), "a kernel with CONFIG_PACKET, and 2 MiB of memory"),
+        Err(error) => Check::bad(name, error.to_string(), "a kernel with CONFIG_PACKET"),
+    }
 }
 
 /// Whether a capture can show which service of a website connected to another. It works without, and is declared.

@@ -24,5 +24,6 @@ mod runs;
 mod sealed;
 mod secrets;
 mod single_uid;
+mod stand_alone;
 mod store;
 mod traffic_collect;

@@ -244,6 +244,13 @@ impl Capture {
     }
 }
 
+/// Whether a socket can have a ring and receive what passes its namespace's loopback.
+pub(crate) fn check(socket: PacketSocket) -> Result<(), CaptureError> {
+    let kernel = Kernel::default();
+    let ring = Ring::new(kernel, socket, RingOptions::default().memory_bytes)?;
+    Ok(ring.bind(kernel, ring.interface(kernel, "lo")?)?)
+}
+
 fn thread(kernel: Kernel, name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Failure> {
     kernel.call("clone of a capture's thread", || {
         let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(body);

@@ -290,6 +290,7 @@ fn doctor_finds_that_all_works() {
         "placed sockets",
         "service",
         "client ports",
+        "capture",
         "nested namespaces",
     ] {
         assert!(names.contains(&name), "{names:?}");
