@@ -25,6 +25,7 @@ fn main() -> ExitCode {
             agentenv_deploy::supervisor_main(&rest.iter().map(PathBuf::from).collect::<PathBuf>())
         }
         Some(agentenv_deploy::PROBE_COMMAND) => agentenv_deploy::probe_main(rest),
+        Some(agentenv_deploy::DESKTOP_COMMAND) => agentenv_deploy::desktop_main(),
         Some(agentenv_deploy::STATIC_COMMAND) => agentenv_deploy::static_main(rest),
         _ => cli::main(),
     }

@@ -10,6 +10,7 @@ pub mod captures;
 mod cdp;
 mod client;
 mod denied;
+mod desktop;
 mod host_settings;
 mod logs;
 mod mask;
@@ -28,6 +29,7 @@ use agentenv_protocol::{DeployId, Home, Name};
 
 pub use accounts::LiveAccount;
 pub use client::ControlClient;
+pub use desktop::{DESKTOP_COMMAND, PROGRAMS as DESKTOP_PROGRAMS, desktop_main};
 pub use host_settings::{HostSettings, HostSettingsError, UPSTREAM_PROXY_VARIABLE};
 pub use probe::{PROBE_COMMAND, probe_main};
 pub use reaper::{Reaped, reap};

@@ -13,7 +13,7 @@ use x11rb::{
     protocol::{
         xfixes::ConnectionExt as _,
         xproto::{
-            BUTTON_PRESS_EVENT, BUTTON_RELEASE_EVENT, ConnectionExt as _, ImageFormat, KEY_PRESS_EVENT,
+            AtomEnum, BUTTON_PRESS_EVENT, BUTTON_RELEASE_EVENT, ConnectionExt as _, ImageFormat, KEY_PRESS_EVENT,
             KEY_RELEASE_EVENT, Keycode, MOTION_NOTIFY_EVENT, Window,
         },
         xtest::ConnectionExt as _,
@@ -108,6 +108,19 @@ impl Desktop {
     pub fn cursor_position(&self) -> Result<Coordinate, DesktopError> {
         let pointer = self.connection.query_pointer(self.root)?.reply()?;
         Ok([pointer.root_x.into(), pointer.root_y.into()])
+    }
+
+    /// The part of the screen that windows may fill, as the window manager says; `None` while there is none. A panel takes its own
+    /// part of it.
+    pub fn work_area(&self) -> Result<Option<Region>, DesktopError> {
+        let atom = self.connection.intern_atom(false, b"_NET_WORKAREA")?.reply()?.atom;
+        let area = self.connection.get_property(false, self.root, atom, AtomEnum::CARDINAL, 0, 4)?.reply()?;
+        let area: Vec<u32> = area.value32().into_iter().flatten().collect();
+        let side = |value: u32| i32::try_from(value).ok();
+        Ok(match *area {
+            [x, y, width, height] => side(x).zip(side(y)).map(|(x, y)| Region { x, y, width, height }),
+            _ => None,
+        })
     }
 
     /// Waits until something is drawn and two pictures in a row are the same.

@@ -65,6 +65,8 @@ const HOST_ETC: [&str; 9] = [
     "services",
     "protocols",
 ];
+/// The terminal of whoever opens it: of those that [`terminals`] makes.
+const TERMINAL: &str = "tty";
 /// Terminals of one service: a person has a dozen open.
 const MAX_TERMINALS: u32 = 64;
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
@@ -114,7 +116,8 @@ pub(crate) fn open(kernel: Kernel, start: &Start) -> Result<Sources, Failure> {
         }
     }
     let mut devices = Vec::new();
-    for name in DEVICES {
+    let terminals = start.mounts.contains(&Mount::Terminals).then_some(TERMINAL);
+    for name in DEVICES.into_iter().chain(terminals) {
         devices.push((clone_tree(kernel, &Path::new("/dev").join(name), false)?, name));
     }
     let data = start.data.then(|| clone_tree(kernel, Path::new(DATA_PARKED), false)).transpose()?;

@@ -29,6 +29,38 @@ impl Browser {
         F: Fn() -> R,
         R: Future<Output = io::Result<TcpStream>>,
     {
+        match Self::connect_any(name, dial, port, limit).await? {
+            (this, residue) if !residue.is_clean(&[]) => {
+                Err(BrowserError::NotNew { browser: this.name, holds: residue.to_string() })
+            }
+            (this, _) => Ok(this),
+        }
+    }
+
+    /// Connects to a browser that has been in use: one that an agent closed and opened again, on a desktop.
+    pub async fn connect_again<F, R>(name: Name, dial: F, port: u16, limit: Duration) -> Result<Self, BrowserError>
+    where
+        F: Fn() -> R,
+        R: Future<Output = io::Result<TcpStream>>,
+    {
+        Self::connect_any(name, dial, port, limit).await.map(|(this, _)| this)
+    }
+
+    /// Whether it still answers here: not once it was closed.
+    pub fn is_open(&self) -> bool {
+        self.cdp.is_open()
+    }
+
+    async fn connect_any<F, R>(
+        name: Name,
+        dial: F,
+        port: u16,
+        limit: Duration,
+    ) -> Result<(Self, Residue), BrowserError>
+    where
+        F: Fn() -> R,
+        R: Future<Output = io::Result<TcpStream>>,
+    {
         let started = Instant::now();
         let connect = async {
             let cdp = Cdp::connect(dial, port, limit).await?;
@@ -42,12 +74,9 @@ impl Browser {
             rest.map(|(events, first_tab, residue)| (cdp, events, first_tab, residue))
         };
         match connect.await {
-            Ok((_, _, _, residue)) if !residue.is_clean(&[]) => {
-                Err(BrowserError::NotNew { browser: name, holds: residue.to_string() })
-            }
-            Ok((cdp, events, first_tab, _)) => {
+            Ok((cdp, events, first_tab, residue)) => {
                 tokio::spawn(report_crashes(events, name.clone()));
-                Ok(Self { name, cdp, first_tab })
+                Ok((Self { name, cdp, first_tab }, residue))
             }
             Err(source) => Err(BrowserError::Cdp { browser: name, source }),
         }

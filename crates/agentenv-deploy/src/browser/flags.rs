@@ -67,19 +67,35 @@ pub(super) const FEATURES_OFF: [&str; 9] = [
 /// Without it a picture of a tab behind another one never comes.
 pub(super) const FEATURE_ON: &str = "CDPScreenshotNewSurface";
 
+/// What a browser draws on: nothing that anybody sees, or a window of a desktop.
+fn window(spec: &BrowserSpec) -> Vec<String> {
+    let (width, height) = (spec.viewport.width, spec.viewport.height + WINDOW_CHROME_HEIGHT);
+    match spec.desktop {
+        None => vec![
+            "--headless".to_owned(),
+            format!("--window-size={width},{height}"),
+            format!("--screen-info={{{width}x{height}}}"),
+        ],
+        Some(scale) => vec![
+            "--ozone-platform=x11".to_owned(),
+            "--start-maximized".to_owned(),
+            format!("--force-device-scale-factor={scale}"),
+        ],
+    }
+}
+
 /// The arguments of one browser.
 pub(super) fn of(spec: &BrowserSpec) -> Vec<String> {
-    let (width, height) = (spec.viewport.width, spec.viewport.height + WINDOW_CHROME_HEIGHT);
-    let mut flags = vec![
-        "--headless".to_owned(),
-        format!("--user-data-dir={HOME}/profile"),
+    let mut flags = window(spec);
+    // A person's home shows the profile to nobody who looks at their files.
+    let profile = if spec.desktop.is_some() { ".config/chromium" } else { "profile" };
+    flags.extend([
+        format!("--user-data-dir={HOME}/{profile}"),
         format!("--remote-debugging-port={DEVTOOLS}"),
         format!("--lang={}", spec.language),
-        format!("--window-size={width},{height}"),
-        format!("--screen-info={{{width}x{height}}}"),
         format!("--disable-features={}", FEATURES_OFF.join(",")),
         format!("--enable-features={FEATURE_ON}"),
-    ];
+    ]);
     match spec.proxy {
         Proxy::Forward(address) => {
             flags.push(format!("--proxy-server=http://{address}"));

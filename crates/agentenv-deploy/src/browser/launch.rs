@@ -45,7 +45,7 @@ pub enum Proxy {
 }
 
 /// What varies between browsers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct BrowserSpec {
     /// Size of the pages.
     pub viewport: Viewport,
@@ -55,12 +55,20 @@ pub struct BrowserSpec {
     pub language: String,
     /// IANA name, such as `UTC` or `Europe/Berlin`.
     pub time_zone: String,
+    /// In a window of a desktop, at this scale; without one there is no window at all.
+    pub desktop: Option<f64>,
 }
 
 impl BrowserSpec {
     /// A browser in English and UTC that uses the forward port.
     pub fn forward(port: SocketAddrV4, viewport: Viewport) -> Self {
-        Self { viewport, proxy: Proxy::Forward(port), language: "en-US".to_owned(), time_zone: "UTC".to_owned() }
+        Self {
+            viewport,
+            proxy: Proxy::Forward(port),
+            language: "en-US".to_owned(),
+            time_zone: "UTC".to_owned(),
+            desktop: None,
+        }
     }
 }
 

@@ -45,6 +45,11 @@ impl Cdp {
         &self.product
     }
 
+    /// Whether it is still connected.
+    pub fn is_open(&self) -> bool {
+        self.events.upgrade().is_some()
+    }
+
     /// Listens to events from now on; of a closed connection it ends at once.
     pub fn events(&self) -> Events {
         match self.events.upgrade() {

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use agentenv_model::PlannedBrowser;
+use agentenv_model::{PlannedBrowser, Reach};
 use agentenv_net::{BrowserNet, BrowserNetHandle, BrowserSockets, Upstream};
 use agentenv_protocol::{
     Name, SandboxName,
@@ -59,7 +59,7 @@ impl BrowserBox {
         let placed =
             place(&sockets).map_err(|error| ControlError::infrastructure(format!("browser `{name}`: {error}")))?;
         let ca_pem = context.authority().await?.ca_pem();
-        let trusted = Trusted::of(context, &plan, ca_pem);
+        let trusted = Trusted::of(context, &plan.network, ca_pem);
         let (spec, variables) = launch(context, &plan, &name, &trusted).map_err(|error| browser_error(&error, &[]))?;
         let upstream = Upstream::DevTools { browser: plan.name.clone() };
         context.dialer.add(upstream, sockets.clone(), DEVTOOLS);
@@ -133,16 +133,16 @@ impl BrowserBox {
 }
 
 /// Whom a browser's sandbox trusts, in PEM: the deploy's authority, and where it reaches real sites those of the host.
-struct Trusted {
+pub(super) struct Trusted {
     /// For Chromium, which has the public ones built in.
-    beside_public: String,
+    pub(super) beside_public: String,
     /// For every other program.
-    all: String,
+    pub(super) all: String,
 }
 
 impl Trusted {
-    fn of(context: &Context, plan: &PlannedBrowser, ca_pem: &str) -> Self {
-        let (further, all) = match context.real.as_ref().filter(|_| has_reach(&plan.network)) {
+    pub(super) fn of(context: &Context, network: &Reach, ca_pem: &str) -> Self {
+        let (further, all) = match context.real.as_ref().filter(|_| has_reach(network)) {
             Some(real) => (real.further_authorities.as_str(), real.authorities.as_str()),
             None => ("", ""),
         };

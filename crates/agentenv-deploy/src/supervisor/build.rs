@@ -16,7 +16,7 @@ use agentenv_net::{
     AddressBook, Authority, BrowserNet, BrowserSockets, Gateway, Limits, Role, SiteTable, Sites, Website,
 };
 use agentenv_protocol::{
-    AgentCard, AgentToken, ControlToken, ExitCode, HostName, HostPattern,
+    AgentCard, AgentToken, ControlToken, ExitCode, HostName, HostPattern, Name, SandboxName,
     control::{BrowserInfo, ControlError, DeployInfo, DeployState, SiteTableEntry, WebsiteInfo},
 };
 use agentenv_sandbox::{SandboxError, SandboxSpec, Spawner, Uid, UidAllocator};
@@ -27,12 +27,13 @@ use super::{
     Prepared, Starter,
     browser::BrowserBox,
     captures::Captures,
+    computer::ComputerBox,
     control,
     deploy::{Deploy, Down},
     dial::Dialer,
+    machines::Machines,
     own_program,
     pod::Pod,
-    probe,
     reach::{self, RealSites},
     sockets::Sockets,
     specs::Host,
@@ -122,29 +123,29 @@ pub(crate) async fn build(prepared: Prepared, down: &Down) -> Result<Arc<Deploy>
     // Sites and browsers start side by side: neither needs the other yet.
     let pods = try_join_all(plan.websites.iter().map(|website| Pod::start(&context, website.clone())));
     let browsers = try_join_all(plan.browsers.iter().map(|browser| BrowserBox::start(&context, browser.clone())));
-    let (authority, pods, browsers) = futures_util::try_join!(context.authority(), pods, browsers)?;
+    let computers = try_join_all(plan.computers.iter().map(|computer| ComputerBox::start(&context, computer.clone())));
+    let (authority, pods, browsers, computers) =
+        futures_util::try_join!(context.authority(), pods, browsers, computers)?;
     let names = Names::new(&pods)?;
-    names.check_tabs(&browsers)?;
+    names.check_tabs(&browsers, &computers)?;
     let sites = names.sites(&context, &pods);
     let denied = Arc::clone(&context.denied);
-    let mut boxes = Vec::new();
+    let mut machines = Machines::default();
     for (browser, sockets) in browsers {
-        let net = BrowserNet {
-            sandbox: browser.name().clone(),
-            table: reach::table(&names.table, &browser.plan.network),
-            book: Arc::clone(&names.book),
-            authority: Arc::clone(authority),
-            sites: Arc::clone(&sites),
-            denied: Arc::clone(&denied) as _,
-            real: context.real.as_ref().map(|real| Arc::clone(&real.network)),
-        };
-        down.net(browser.serve(net, sockets)?);
-        boxes.push(browser);
+        let table = reach::table(&names.table, &browser.plan.network);
+        down.net(browser.serve(names.net(&context, authority, &sites, browser.name(), table), sockets)?);
+        machines.browsers.push(browser);
     }
-    let gateway = names.gateway(&context, &pods, &boxes, Arc::clone(&sites))?;
+    for (computer, sockets) in computers {
+        let routed = if computer.plan.route_sites { Arc::clone(&names.table) } else { Arc::default() };
+        let table = reach::table(&routed, &computer.plan.network);
+        down.net(computer.serve(names.net(&context, authority, &sites, computer.name(), table), sockets)?);
+        machines.computers.push(computer);
+    }
+    let gateway = names.gateway(&context, &pods, &machines, Arc::clone(&sites))?;
     let (probed, tabs, captured) = join3(
-        probe::browsers(&context, &boxes, &names.first_names()),
-        try_join_all(boxes.iter().map(BrowserBox::open_tabs)),
+        machines.probe(&context, &names.first_names()),
+        machines.open_tabs(),
         context.captures.check(),
     )
     .await;
@@ -152,7 +153,7 @@ pub(crate) async fn build(prepared: Prepared, down: &Down) -> Result<Arc<Deploy>
     tabs?;
     captured?;
     denied.probed();
-    let info = info(&ledger.record(), &plan.warnings, &context, &names, &pods, &boxes, &gateway, began);
+    let info = info(&ledger.record(), &plan.warnings, &context, &names, &pods, &machines, &gateway, began);
     let ready = |record: &mut crate::DeployRecord| {
         record.state = DeployState::Ready;
         record.single_uid = matches!(context.uids.mode(), agentenv_sandbox::UidMode::Single { .. });
@@ -160,7 +161,7 @@ pub(crate) async fn build(prepared: Prepared, down: &Down) -> Result<Arc<Deploy>
     };
     ledger.change(ready).map_err(|error| ControlError::infrastructure(error.to_string()))?;
     context.captures.keep(&ledger);
-    let deploy = Arc::new(Deploy::new(context, info, pods, boxes, sites, gateway, denied));
+    let deploy = Arc::new(Deploy::new(context, info, pods, machines, sites, gateway, denied));
     // Last: whoever finds the socket finds a deploy that is ready.
     let control = control::bind(&deploy.context.dir)
         .map_err(|error| ControlError::infrastructure(format!("control.sock cannot be made: {error}")))?;
@@ -239,16 +240,19 @@ impl Names {
         Ok(Self { book: Arc::new(AddressBook::new(&table)), table, domains, claimed: website_names(&claims), warnings })
     }
 
-    /// Start tabs only where a website answers (ENV-9).
-    fn check_tabs(&self, browsers: &[(BrowserBox, BrowserSockets)]) -> Result<(), ControlError> {
-        for (browser, _) in browsers {
-            if let Some(tab) = unclaimed_tabs(&browser.plan.start_tabs, &self.claimed).first() {
-                let message = format!(
-                    "start tab `{}` of browser `{}` is at `{}`, which no website claims",
-                    tab.url(),
-                    browser.name(),
-                    tab.host()
-                );
+    /// Start tabs only where a website answers (ENV-9). A computer that routes no sites is exempt.
+    fn check_tabs(
+        &self,
+        browsers: &[(BrowserBox, BrowserSockets)],
+        computers: &[(ComputerBox, BrowserSockets)],
+    ) -> Result<(), ControlError> {
+        let browsers = browsers.iter().map(|(browser, _)| ("browser", browser.name(), &browser.plan.start_tabs));
+        let routed = computers.iter().filter(|(computer, _)| computer.plan.route_sites);
+        let computers = routed.map(|(computer, _)| ("computer", computer.name(), &computer.plan.start_tabs));
+        for (kind, name, tabs) in browsers.chain(computers) {
+            if let Some(tab) = unclaimed_tabs(tabs, &self.claimed).first() {
+                let (tab, host) = (tab.url(), tab.host());
+                let message = format!("start tab `{tab}` of {kind} `{name}` is at `{host}`, which no website claims");
                 return Err(ControlError::new(ExitCode::Refused, message)
                     .hint("add a website that has the name, or open another tab"));
             }
@@ -269,6 +273,26 @@ impl Names {
         (0..self.domains.len()).filter_map(|index| self.host_of(index)).map(|name| name.to_string()).collect()
     }
 
+    /// The network of one sandbox.
+    fn net(
+        &self,
+        context: &Context,
+        authority: &Arc<Authority>,
+        sites: &Arc<Sites>,
+        sandbox: &SandboxName,
+        table: Arc<SiteTable>,
+    ) -> BrowserNet {
+        BrowserNet {
+            sandbox: sandbox.clone(),
+            table,
+            book: Arc::clone(&self.book),
+            authority: Arc::clone(authority),
+            sites: Arc::clone(sites),
+            denied: Arc::clone(&context.denied) as _,
+            real: context.real.as_ref().map(|real| Arc::clone(&real.network)),
+        }
+    }
+
     fn sites(&self, context: &Context, pods: &[Pod]) -> Arc<Sites> {
         let websites = pods.iter().enumerate().map(|(index, pod)| {
             let frontend = pod.website.service(agentenv_model::Role::Frontend).is_some();
@@ -282,7 +306,7 @@ impl Names {
         &self,
         context: &Context,
         pods: &[Pod],
-        browsers: &[BrowserBox],
+        machines: &Machines,
         sites: Arc<Sites>,
     ) -> Result<Gateway, ControlError> {
         let failed = |error: io::Error| ControlError::infrastructure(format!("the gateway cannot be started: {error}"));
@@ -302,8 +326,11 @@ impl Names {
                 builder = builder.website(pod.name().clone(), host);
             }
         }
-        for browser in browsers {
+        for browser in &machines.browsers {
             builder = builder.browser(browser.plan.name.clone());
+        }
+        for computer in &machines.computers {
+            builder = builder.computer(computer.plan.name.clone(), computer.screen());
         }
         if context.captures.are_wanted() {
             builder = builder.captures(Arc::clone(&context.captures) as _);
@@ -330,7 +357,7 @@ fn info(
     context: &Context,
     names: &Names,
     pods: &[Pod],
-    browsers: &[BrowserBox],
+    machines: &Machines,
     gateway: &Gateway,
     began: Instant,
 ) -> DeployInfo {
@@ -340,10 +367,7 @@ fn info(
         browse_url: gateway.browse_url(pod.name()),
         live: pod.website.live,
     };
-    let browser = |browser: &BrowserBox| BrowserInfo {
-        name: browser.plan.name.clone(),
-        cdp_url: gateway.cdp_url(&browser.plan.name),
-    };
+    let browser = |name: &Name| BrowserInfo { name: name.clone(), cdp_url: gateway.cdp_url(name) };
     let mut warnings = plan_warnings.to_vec();
     // What cards brought: names that put did not know.
     warnings.extend(names.warnings.iter().filter(|warning| !plan_warnings.contains(*warning)).cloned());
@@ -364,8 +388,8 @@ fn info(
         ca_file: context.dir.ca().display().to_string(),
         live: record.live,
         websites: pods.iter().enumerate().map(website).collect(),
-        browsers: browsers.iter().map(browser).collect(),
-        computers: Vec::new(),
+        browsers: machines.browsers.iter().map(|one| browser(&one.plan.name)).collect(),
+        computers: machines.computers.iter().map(|one| browser(&one.plan.name)).collect(),
         captures: context.captures.rings(),
         warnings,
         ready_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),

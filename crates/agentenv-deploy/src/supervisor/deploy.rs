@@ -18,7 +18,7 @@ use agentenv_protocol::{
     },
 };
 use agentenv_sandbox::{Environment, Service, Spawner, process};
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::{join, join_all, try_join_all};
 use tokio::sync::watch;
 
 use super::{
@@ -26,8 +26,10 @@ use super::{
     browser::BrowserBox,
     build::Context,
     captures::Captures,
+    computer::ComputerBox,
     dial::Dialer,
     ledger::Ledger,
+    machines::Machines,
     pod::Pod,
     service::{Supervised, readable},
     sockets::Sockets,
@@ -49,6 +51,7 @@ pub(crate) struct Deploy {
     info: DeployInfo,
     pub(super) pods: BTreeMap<Name, Pod>,
     pub(super) browsers: BTreeMap<Name, BrowserBox>,
+    pub(super) computers: BTreeMap<Name, ComputerBox>,
     pub(super) sites: Arc<Sites>,
     pub(super) gateway: Gateway,
     denied: Arc<Denied>,
@@ -62,16 +65,18 @@ impl Deploy {
         context: Context,
         info: DeployInfo,
         pods: Vec<Pod>,
-        browsers: Vec<BrowserBox>,
+        machines: Machines,
         sites: Arc<Sites>,
         gateway: Gateway,
         denied: Arc<Denied>,
     ) -> Self {
+        let Machines { browsers, computers } = machines;
         Self {
             context,
             info,
             pods: pods.into_iter().map(|pod| (pod.name().clone(), pod)).collect(),
             browsers: browsers.into_iter().map(|browser| (browser.plan.name.clone(), browser)).collect(),
+            computers: computers.into_iter().map(|computer| (computer.plan.name.clone(), computer)).collect(),
             sites,
             gateway,
             denied,
@@ -91,7 +96,10 @@ impl Deploy {
     pub(crate) fn status(&self) -> DeployStatus {
         let mut services: BTreeMap<SandboxName, ServiceStatus> = self.pods.values().flat_map(Pod::status).collect();
         services.extend(self.browsers.values().map(|browser| (browser.name().clone(), browser.status())));
-        let all_up = self.pods.values().all(Pod::is_up) && self.browsers.values().all(BrowserBox::is_up);
+        services.extend(self.computers.values().map(|computer| (computer.name().clone(), computer.status())));
+        let machines_up =
+            self.browsers.values().all(BrowserBox::is_up) && self.computers.values().all(ComputerBox::is_up);
+        let all_up = self.pods.values().all(Pod::is_up) && machines_up;
         let whole = all_up && self.context.captures.are_whole();
         DeployStatus {
             state: if whole { DeployState::Ready } else { DeployState::Degraded },
@@ -132,16 +140,19 @@ impl Deploy {
     /// Starts a command in a service's sandbox: its namespaces, uid, seccomp and root, without its settings or keys.
     pub(crate) async fn exec(&self, request: &ExecRequest) -> Result<Service, ControlError> {
         let name = &request.sandbox;
+        let computer = self.computers.values().find(|computer| computer.name() == name);
         let beside = if self.browsers.values().any(|browser| browser.name() == name) {
             Beside::Browser
         } else {
             let of = |pod: &&Pod| pod.services.iter().any(|service| service.name() == name);
             Beside::Service { has_reach: self.pods.values().find(of).is_some_and(|pod| !pod.website.reach.is_empty()) }
         };
+        let variables = computer.map_or_else(|| specs::exec_variables(beside), ComputerBox::exec_variables);
         let services =
             self.pods.values().flat_map(|pod| pod.services.iter().map(|service| (Arc::clone(service), &pod.sockets)));
         let browsers = self.browsers.values().map(|browser| (browser.service(), browser.sockets()));
-        let known: Vec<(Arc<Supervised>, &Sockets)> = services.chain(browsers).collect();
+        let computers = self.computers.values().map(|computer| (computer.service(), computer.sockets()));
+        let known: Vec<(Arc<Supervised>, &Sockets)> = services.chain(browsers).chain(computers).collect();
         let Some((service, sockets)) = known.iter().find(|(service, _)| service.name() == name) else {
             let names: Vec<&str> = known.iter().map(|(service, _)| service.name().as_str()).collect();
             return Err(ControlError::new(ExitCode::Refused, format!("the deploy has no sandbox `{name}`"))
@@ -150,7 +161,7 @@ impl Deploy {
         let current = service.current().await.ok_or_else(|| {
             ControlError::infrastructure(format!("`{name}` is not running")).hint("`agent-env env status` says why")
         })?;
-        let environment = Environment::new(specs::exec_variables(beside)).map_err(|error| {
+        let environment = Environment::new(variables).map_err(|error| {
             ControlError::infrastructure(format!("the command's environment cannot be made: {error}"))
         })?;
         let (spawner, sockets, command) = (self.context.spawner.clone(), (*sockets).clone(), request.command.clone());
@@ -173,7 +184,8 @@ impl Deploy {
     pub(crate) async fn until_end(&self) -> Result<(), ControlError> {
         let brokers = self.pods.values().map(|pod| (pod.name().to_string(), &pod.sockets));
         let browsers = self.browsers.values().map(|browser| (browser.name().to_string(), browser.sockets()));
-        let brokers = brokers.chain(browsers).map(|(name, sockets)| {
+        let computers = self.computers.values().map(|computer| (computer.name().to_string(), computer.sockets()));
+        let brokers = brokers.chain(browsers).chain(computers).map(|(name, sockets)| {
             Box::pin(async move {
                 dead(sockets.sandbox().pidfd()).await;
                 format!("the broker of sandbox `{name}` died")
@@ -298,18 +310,18 @@ impl Down {
         // Whoever waits in a request is cut: the deploy's data is gone with it. The gateway ends with this process.
         drop(nets);
         join_all(services.iter().map(|service| service.stop())).await;
-        // After the last service (CAP-2), and before its sandbox goes.
-        let captures = self.captures.stop().await;
         // One socket alone would keep a namespace alive.
         self.dialer.clear();
         drop((services, sandboxes));
         let spawner = self.inner.spawner.clone();
-        match tokio::task::spawn_blocking(move || spawner.shutdown()).await {
+        let ended = tokio::task::spawn_blocking(move || spawner.shutdown());
+        // Captures end after the last service (CAP-2); what the kernel has for them it keeps when the sandboxes go.
+        let (ended, ()) = join(ended, self.captures.stop(&self.inner.ledger)).await;
+        match ended {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!(%error, "spawner"),
             Err(error) => tracing::warn!(%error, "spawner"),
         }
-        captures.done(&self.captures, &self.inner.ledger).await;
         self.forget();
         let left = self.prove().await;
         self.inner.outcome.send_replace(Some(left.clone()));

@@ -7,15 +7,18 @@
 mod browser;
 mod build;
 mod captures;
+mod computer;
 mod control;
 mod deploy;
 mod dial;
 mod ledger;
+mod machines;
 mod pod;
 mod ports;
 mod probe;
 mod reach;
 mod reset;
+mod screen;
 mod service;
 mod sign_in;
 mod sockets;
@@ -34,7 +37,7 @@ use std::{
     time::Duration,
 };
 
-use agentenv_model::{Plan, Values, hidden_values};
+use agentenv_model::{Plan, Values, hidden_computer_values, hidden_values};
 use agentenv_protocol::control::{ControlError, DeployState};
 use agentenv_sandbox::{Spawner, liveness::DeployLock, process};
 use tokio::{io::AsyncReadExt as _, net::unix::pipe, signal::unix::SignalKind};
@@ -175,7 +178,8 @@ fn prepare(
 
 /// What no log, error or answer of the deploy may show.
 fn mask_of(plan: &Plan, values: &Values) -> Mask {
-    Mask::of(plan.websites.iter().flat_map(|website| hidden_values(website, values)))
+    let websites = plan.websites.iter().flat_map(|website| hidden_values(website, values));
+    Mask::of(websites.chain(plan.computers.iter().flat_map(|computer| hidden_computer_values(computer, values))))
 }
 
 fn run(prepared: Prepared, starter_gone: OwnedFd, lock: DeployLock) -> Result<(), ControlError> {

@@ -11,6 +11,7 @@ use tokio::{io::AsyncReadExt as _, net::unix::pipe};
 use super::{
     browser::BrowserBox,
     build::Context,
+    computer::ComputerBox,
     service::{described, ended, exit_code},
     sockets::Sockets,
     specs::{self, Probed},
@@ -40,6 +41,20 @@ pub(crate) async fn browsers(context: &Context, browsers: &[BrowserBox], names: 
     let probes = browsers.iter().map(|browser| {
         let probed = Probed { forward_port: true, open: browser.plan.network == Reach::Open, names };
         one(context, browser.sockets(), browser.spec(), probed)
+    });
+    try_join_all(probes).await.map(drop)
+}
+
+/// Probes the computers' sandboxes.
+pub(crate) async fn computers(
+    context: &Context,
+    computers: &[ComputerBox],
+    names: &[String],
+) -> Result<(), ControlError> {
+    let probes = computers.iter().map(|computer| {
+        let names = if computer.plan.route_sites { names } else { &[] };
+        let probed = Probed { forward_port: true, open: computer.plan.network == Reach::Open, names };
+        one(context, computer.sockets(), computer.spec(), probed)
     });
     try_join_all(probes).await.map(drop)
 }

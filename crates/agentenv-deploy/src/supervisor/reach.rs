@@ -25,7 +25,8 @@ impl RealSites {
     /// Makes the way, if something of the plan has a reach. Must be called within a runtime.
     pub(crate) fn of(plan: &Plan, host: &HostSettings) -> Result<Option<Self>, ControlError> {
         let browsers = plan.browsers.iter().any(|browser| has_reach(&browser.network));
-        if !browsers && plan.websites.iter().all(|website| website.reach.is_empty()) {
+        let computers = plan.computers.iter().any(|computer| has_reach(&computer.network));
+        if !browsers && !computers && plan.websites.iter().all(|website| website.reach.is_empty()) {
             return Ok(None);
         }
         let settings = host.network().map_err(|error| error.control())?;

@@ -12,7 +12,7 @@ use agentenv_protocol::{
 };
 use futures_util::future::{join_all, try_join_all};
 
-use super::{browser::BrowserBox, deploy::Deploy};
+use super::{browser::BrowserBox, computer::ComputerBox, deploy::Deploy};
 
 /// RFC 6455: service restart.
 const RESTART_CODE: u16 = 1012;
@@ -26,9 +26,11 @@ impl Deploy {
         let began = Instant::now();
         let gate = self.gateway.cdp();
         // New clients wait until the holds are dropped, when the browsers are there again.
-        let holds = join_all(self.browsers.keys().map(|name| gate.close_all(name, RESTART_CODE, RESET_REASON))).await;
+        let names = self.browsers.keys().chain(self.computers.keys());
+        let holds = join_all(names.clone().map(|name| gate.close_all(name, RESTART_CODE, RESET_REASON))).await;
         let browsers_began = Instant::now();
-        join_all(self.browsers.values().map(BrowserBox::stop)).await;
+        let computers = join_all(self.computers.values().map(ComputerBox::stop));
+        tokio::join!(join_all(self.browsers.values().map(BrowserBox::stop)), computers);
         let stopping = browsers_began.elapsed();
         self.sites.cut_all();
         let data = try_join_all(self.pods.values().map(|pod| async {
@@ -38,20 +40,22 @@ impl Deploy {
         }));
         let data = data.await?.into_iter().max().unwrap_or_default();
         let starting = Instant::now();
-        try_join_all(self.browsers.values().map(|browser| async {
+        let browsers = try_join_all(self.browsers.values().map(|browser| async {
             browser.start_again(&self.context).await?;
             browser.open_tabs().await
-        }))
-        .await?;
+        }));
+        let computers = try_join_all(self.computers.values().map(|computer| async {
+            computer.start_again(&self.context).await?;
+            computer.open_tabs().await
+        }));
+        futures_util::try_join!(browsers, computers)?;
         drop(holds);
         self.resets.fetch_add(1, Ordering::Relaxed);
         Ok(ResetReport {
             total_ms: milliseconds(began.elapsed()),
             data_ms: milliseconds(data),
             browser_ms: milliseconds(stopping + starting.elapsed()),
-            browsers: self
-                .browsers
-                .keys()
+            browsers: names
                 .map(|name| (name.clone(), COLD.to_owned()))
                 .collect::<BTreeMap<Name, String>>(),
             not_undone: self.pods.values().filter(|pod| pod.website.live).map(|pod| pod.name().clone()).collect(),

@@ -9,6 +9,7 @@ use secrecy::SecretString;
 
 use crate::{
     browser::Launch,
+    desktop::DESKTOP_COMMAND,
     probe::{FORWARD_PORT_FLAG, OPEN_FLAG, PROBE_COMMAND},
     sandbox_net::{DNS, FORWARD_PORT},
     static_files::STATIC_COMMAND,
@@ -149,6 +150,21 @@ pub(crate) fn browser(name: &SandboxName, launch: &Launch, authorities: &str) ->
         limits: Limits { nproc: BROWSER_TASKS, ..Limits::default() },
         client_ports: None,
     }
+}
+
+/// Plans the sandbox of a computer, which runs our own program.
+pub(crate) fn computer(name: &SandboxName, launch: &Launch, authorities: &str, host: &Host) -> ServiceSpec {
+    ServiceSpec {
+        command: vec![OWN_PROGRAM.to_owned(), DESKTOP_COMMAND.to_owned()],
+        mounts: vec![own_program(host), Mount::Terminals],
+        ..browser(name, launch, authorities)
+    }
+}
+
+/// The variables that every program of a computer gets, but for those of its settings.
+pub(crate) fn computer_variables(launch: &Launch) -> Variables {
+    let own = launch.environment.iter().map(|(name, value)| (name.clone(), value.as_str().into()));
+    own.chain(TRUST.map(|(name, value)| (name.to_owned(), value.into()))).collect()
 }
 
 /// What programs without a proxy setting need: the placed name server, and whom they trust, in PEM. In a browser's sandbox that is the

@@ -156,7 +156,7 @@ impl<'a> Planning<'a> {
     fn computer(&mut self, name: &Name, env: &EnvVersion, computer: &'a ComputerSpec) -> PlannedComputer {
         self.claims.extend(claims_of_computer(name, computer));
         if !self.abilities.computers {
-            self.lacks(&env.name, "it is a computer", "computers come with a later version of agent-env");
+            self.lacks(&env.name, "it is a computer", "deploy it with `--provider sandbox`");
         }
         self.check_network(env, &computer.network);
         self.check_references(env, computer.settings.values());

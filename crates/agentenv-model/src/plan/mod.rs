@@ -57,7 +57,7 @@ impl Abilities {
             images: false,
             captures: true,
             live_sites: true,
-            computers: false,
+            computers: true,
             networks: true,
             secrets: true,
         }

@@ -38,7 +38,9 @@ pub fn resolve_settings(website: &PlannedWebsite, values: &Values) -> Result<Sec
             (Some(value), _) => {
                 settings.insert(name.to_string(), value);
             }
-            (None, SettingValue::Reference(reference)) => problems.push(missing((&website.name, &website.env), name, reference)),
+            (None, SettingValue::Reference(reference)) => {
+                problems.push(missing((&website.name, &website.env), name, reference));
+            }
             (None, SettingValue::Literal(_)) => {}
         }
     }

@@ -12,6 +12,7 @@ fn plan(proxy: Proxy) -> Launch {
         proxy,
         language: "de-AT".to_owned(),
         time_zone: "Europe/Vienna".to_owned(),
+        desktop: None,
     };
     chromium(Path::new("/usr/lib/chromium/chromium"), &spec, PEM, &[("fonts/cache/x".to_owned(), vec![1])]).unwrap()
 }
