@@ -53,6 +53,7 @@ impl Bundle {
 pub struct PySite {
     name: String,
     domains: Vec<String>,
+    live: bool,
     card: String,
     before: String,
     program: String,
@@ -70,6 +71,7 @@ impl PySite {
         Self {
             name: name.to_owned(),
             domains: vec![format!("{name}.test")],
+            live: false,
             card: String::new(),
             before: String::new(),
             program: "\"/usr/bin/python3\", \"-u\", \"site.py\"".to_owned(),
@@ -89,6 +91,14 @@ impl PySite {
     pub fn at(mut self, domains: &[&str]) -> Self {
         self.domains = domains.iter().map(|&domain| domain.to_owned()).collect();
         self
+    }
+
+    /// A live site with these further hosts; it serves its pages to nobody.
+    #[must_use]
+    pub fn live(self, allow_hosts: &[&str]) -> Self {
+        let card = format!("params.update(live=True, allow_hosts={allow_hosts:?}, routes=[])");
+        let site = self.card(&card).root(&format!("allow_hosts = {allow_hosts:?}"));
+        Self { live: true, ..site }
     }
 
     /// Python that runs before the site listens.
@@ -138,9 +148,9 @@ impl PySite {
     /// Writes the bundle.
     pub fn bundle(&self) -> Bundle {
         let toml = format!(
-            "format = 1\nkind = \"website\"\nname = \"{}\"\ndomains = {:?}\nlive = false\n{}\n\
+            "format = 1\nkind = \"website\"\nname = \"{}\"\ndomains = {:?}\nlive = {}\n{}\n\
              [server]\ncommand = [{}]\nport = 8000\n{}",
-            self.name, self.domains, self.root, self.program, self.more
+            self.name, self.domains, self.live, self.root, self.program, self.more
         );
         let site = SITE
             .replace("# CARD", &self.card)

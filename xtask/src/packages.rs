@@ -21,7 +21,7 @@ pub const DEMO: &[&str] = &[
 ];
 
 /// What the tests need beyond that.
-const TESTS_ONLY: &[&str] = &["curl", "git", "iproute2", "tcpdump", "tshark", "util-linux"];
+const TESTS_ONLY: &[&str] = &["curl", "git", "iproute2", "openssl", "tcpdump", "tshark", "util-linux"];
 
 /// What the tests need.
 pub const TESTS: &[&str] = &{

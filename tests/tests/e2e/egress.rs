@@ -42,8 +42,9 @@ fn forward_port(deploy: &Deploy<'_>) -> (String, u16) {
     (host.to_owned(), port.parse().expect("a port"))
 }
 
+/// Runs a program in the browser's sandbox that has `connect` and `absolute` to ask its forward port by.
 #[track_caller]
-fn ask_proxy(deploy: &Deploy<'_>, body: &str) -> Value {
+pub fn ask_proxy(deploy: &Deploy<'_>, body: &str) -> Value {
     let (host, port) = forward_port(deploy);
     let program = program(&format!("PROXY = ({host:?}, {port})\n{CONNECT}\n{body}"));
     deploy.python(browser_of(deploy), &program)

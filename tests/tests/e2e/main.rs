@@ -13,6 +13,7 @@ mod inside;
 mod late_names;
 mod lifecycle;
 mod limits;
+mod live;
 mod main_job;
 mod nothing_left;
 mod owner;
