@@ -48,6 +48,40 @@ for number in range(4000):
     assert_eq!(names, ["0000000005.pcap", "0000000006.pcap", "0000000007.pcap", "ring.json"]);
 }
 
+/// What leaves by a card passes it once, unlike on loopback.
+#[test]
+fn both_directions_of_a_card_are_recorded() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = r#"
+        ip link add here type veth peer name there
+        ip address add 10.9.8.1/24 dev here
+        ip link set here up
+        ip link set there up
+        ip neighbour add 10.9.8.2 lladdr 02:00:00:00:00:02 dev here
+        "$1" capture --interface here --output "$2/ring" >&2 &
+        until [ -e "$2/ring/0000000001.pcap" ]; do sleep 0.01; done
+        python3 -c '
+import socket
+out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for number in range(50):
+    out.sendto(b"x" * 100, ("10.9.8.2", 4001))
+# And one that comes in.
+raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+raw.bind(("there", 0))
+raw.send(bytes([255] * 6 + [2, 0, 0, 0, 0, 2, 0x88, 0xb5]) + b"hello" * 10)
+'
+        kill -TERM $!
+        wait $!
+    "#;
+    inside(script, &folder).ok();
+    let file = folder.path().join("ring/0000000001.pcap");
+    for (what, count) in [("udp port 4001", "50 packets"), ("ether proto 0x88b5", "1 packet")] {
+        let mut tcpdump = Command::new("tcpdump");
+        tcpdump.args(["-n", "--count", "-r"]).arg(&file).arg(what);
+        assert_eq!(run_within(PATIENCE, &mut tcpdump, None).ok().trim(), count, "{what}");
+    }
+}
+
 #[test]
 fn what_it_cannot_record_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");

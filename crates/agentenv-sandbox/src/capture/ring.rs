@@ -60,8 +60,6 @@ impl Ring {
         let fd = socket.as_fd();
         let version = libc::tpacket_versions::TPACKET_V3 as libc::c_int;
         kernel.call("setsockopt (PACKET_VERSION)", || socket::set(fd, libc::PACKET_VERSION, &version))?;
-        // On loopback each packet passes twice: on its way out and in.
-        kernel.call("setsockopt (PACKET_IGNORE_OUTGOING)", || socket::set(fd, libc::PACKET_IGNORE_OUTGOING, &1_i32))?;
         let request = libc::tpacket_req3 {
             tp_block_size: BLOCK_BYTES,
             tp_block_nr: blocks,
@@ -81,9 +79,22 @@ impl Ring {
         kernel.call("looking up the interface", || rustix::net::netdevice::name_to_index(&self.socket, name))
     }
 
-    /// Begins to receive what passes an interface.
+    /// Begins to receive what passes an interface, in both directions.
     pub(crate) fn bind(&self, kernel: Kernel, interface: u32) -> Result<(), Failure> {
-        kernel.call("bind of the packet socket", || socket::bind(self.fd(), interface))
+        let bind = |protocol| kernel.call("bind of the packet socket", || socket::bind(self.fd(), interface, protocol));
+        // First without a protocol, to learn what link it is before anything is received.
+        bind(0)?;
+        match kernel.call("getsockname of the packet socket", || socket::link_type(self.fd()))? {
+            // Here each packet passes twice: on its way out and in.
+            libc::ARPHRD_LOOPBACK => {
+                let ignore = || socket::set(self.fd(), libc::PACKET_IGNORE_OUTGOING, &1_i32);
+                kernel.call("setsockopt (PACKET_IGNORE_OUTGOING)", ignore)?;
+            }
+            libc::ARPHRD_ETHER => {}
+            // The files say that what is in them is Ethernet.
+            _ => return Err(Failure::setup("recording a link that isn't Ethernet", Errno::OPNOTSUPP)),
+        }
+        bind(libc::ETH_P_ALL as u16)
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {

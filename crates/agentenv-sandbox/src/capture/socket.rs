@@ -62,22 +62,39 @@ fn set_at<T>(socket: BorrowedFd<'_>, level: libc::c_int, option: libc::c_int, va
     kernel::check(done.into()).map(|_| ())
 }
 
-/// Receives every protocol of one interface from now on.
-pub(super) fn bind(socket: BorrowedFd<'_>, interface: u32) -> Result<(), Errno> {
+/// Receives a protocol of one interface from now on; nothing if it is 0.
+pub(super) fn bind(socket: BorrowedFd<'_>, interface: u32, protocol: u16) -> Result<(), Errno> {
     let address = libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as u16,
-        sll_protocol: (libc::ETH_P_ALL as u16).to_be(),
+        sll_protocol: protocol.to_be(),
         sll_ifindex: libc::c_int::try_from(interface).map_err(|_| Errno::NODEV)?,
-        sll_hatype: 0,
-        sll_pkttype: 0,
-        sll_halen: 0,
-        sll_addr: [0; 8],
+        ..NO_ADDRESS
     };
     let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: the kernel reads `length` bytes of `address`, which lives across the call. Needed since rustix has no
     // addresses of this family.
     let done = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
     kernel::check(done.into()).map(|_| ())
+}
+
+const NO_ADDRESS: libc::sockaddr_ll = libc::sockaddr_ll {
+    sll_family: 0,
+    sll_protocol: 0,
+    sll_ifindex: 0,
+    sll_hatype: 0,
+    sll_pkttype: 0,
+    sll_halen: 0,
+    sll_addr: [0; 8],
+};
+
+/// What kind of link the socket is bound to: `ARPHRD_LOOPBACK`, `ARPHRD_ETHER` and the like.
+pub(super) fn link_type(socket: BorrowedFd<'_>) -> Result<u16, Errno> {
+    let mut address = NO_ADDRESS;
+    let mut length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: address and length live across the call, and the kernel writes no more than `length` bytes of plain numbers.
+    // Needed as in `bind`.
+    let done = unsafe { libc::getsockname(socket.as_raw_fd(), (&raw mut address).cast(), &raw mut length) };
+    kernel::check(done.into()).map(|_| address.sll_hatype)
 }
 
 /// Has the kernel pass nothing more to the socket, at once; unlike closing it, this waits for nobody.
