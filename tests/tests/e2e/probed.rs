@@ -39,7 +39,7 @@ fn what_the_probe_tries_is_not_on_the_denied_log() {
 
 /// Makes a namespace in which all that the probe tries gets somewhere, and runs it there.
 const OPEN: &str = r#"
-import fcntl, os, socket, struct, subprocess, sys, threading
+import fcntl, os, socket, struct, subprocess, sys, threading, time
 folder, program = sys.argv[1:]
 with open(f"{folder}/hosts", "w") as hosts:
     hosts.write("127.0.0.1 localhost\n127.0.0.1 name.agent-env-probe.invalid\n")
@@ -51,6 +51,12 @@ def interface(name, request, payload): fcntl.ioctl(four, request, struct.pack("1
 interface(b"lo", 0x8914, struct.pack("h", 0x49))
 interface(b"lo:1", 0x8916, struct.pack("HH4s", socket.AF_INET, 0, socket.inet_aton("203.0.113.1")))
 fcntl.ioctl(six, 0x8916, struct.pack("16sIi", socket.inet_pton(socket.AF_INET6, "2001:db8::1"), 128, socket.if_nametoindex("lo")))
+def when_it_is_there(address, limit=time.monotonic() + 20):
+    # The kernel takes its time before an address of IPv6 may be used.
+    while True:
+        try: return socket.create_server(address, family=socket.AF_INET6)
+        except OSError:
+            if time.monotonic() > limit: raise
 def serve(listener, answer):
     while True:
         connection, _ = listener.accept()
@@ -59,7 +65,7 @@ def serve(listener, answer):
             connection.sendall(answer)
 for listener, answer in (
     (socket.create_server(("0.0.0.0", 443)), b"\x16"),
-    (socket.create_server(("2001:db8::1", 443), family=socket.AF_INET6), b""),
+    (when_it_is_there(("2001:db8::1", 443)), b""),
     (socket.create_server(("127.0.0.1", 3128)), b"HTTP/1.1 200 OK\r\n\r\n"),
 ):
     threading.Thread(target=serve, args=(listener, answer), daemon=True).start()
