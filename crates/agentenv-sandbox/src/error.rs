@@ -93,6 +93,12 @@ pub enum SandboxError {
         /// The sandbox or service.
         name: String,
     },
+    /// What had to be first was not done.
+    #[error("`{name}` was called off while it was being started")]
+    CalledOff {
+        /// The service.
+        name: String,
+    },
     /// What came over a socket isn't what was asked for.
     #[error("`{name}`: {source}")]
     Wire {

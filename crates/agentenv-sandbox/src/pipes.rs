@@ -79,6 +79,16 @@ impl Pipes {
         fds
     }
 
+    /// Lets a child that waits for it become its program. One that is gone already says so itself.
+    pub(crate) fn begin(&self) {
+        let _ = wire::send_bytes(self.status.as_fd(), &[1], &[]);
+    }
+
+    /// Has a child that waits end instead.
+    pub(crate) fn call_off(&self) {
+        let _ = rustix::net::shutdown(&self.status, rustix::net::Shutdown::Write);
+    }
+
     /// Listens to the child until it has become its program.
     pub(crate) fn follow(self, name: &str, mut manner: Manner) -> Result<Service, SandboxError> {
         let Self { ours, status, theirs } = self;
@@ -86,6 +96,7 @@ impl Pipes {
         let name = || name.to_owned();
         let wire_error = |source| SandboxError::Wire { name: name(), source };
         let (mut child, mut namespaces, mut executing) = (None, None, false);
+        let mut closed = false;
         let outcome = loop {
             match wire::receive(status.as_fd()) {
                 Ok((Report::Cloned(pid), fds)) => match wire::exactly(fds) {
@@ -105,6 +116,8 @@ impl Pipes {
                 Ok((Report::Executing, _)) => executing = true,
                 Ok((Report::Failed(failure), _)) => break Err(SandboxError::of_failure(&name(), failure)),
                 Ok((other, _)) => break Err(unexpected(&name(), &other)),
+                // Of a child that ended without hearing [`Pipes::begin`] the socket tells this first, and then what it said.
+                Err(WireError::Closed) if !closed => closed = true,
                 Err(WireError::Closed) if executing => break Ok(()),
                 Err(WireError::Closed) => break Err(SandboxError::Died { name: name() }),
                 Err(source) => break Err(wire_error(source)),

@@ -68,6 +68,14 @@ fn run(kernel: Kernel, program: &Program, streams: &Streams) -> Result<std::conv
     let arguments = program.command.iter().map(|word| text(OsStr::new(word))).collect::<Result<Vec<_>, _>>()?;
     let file = text(path.as_os_str())?;
     kernel.call("close_range", || kernel::close_range_on_exec(3, i32::MAX))?;
+    if program.waits {
+        kernel.call("waiting for the word to begin", || {
+            match wire::receive_bytes(streams.status.as_fd(), &mut [0; 1]) {
+                Ok(([_], _)) => Ok(()),
+                _ => Err(Errno::CANCELED),
+            }
+        })?;
+    }
     kernel.call("sendmsg", || wire::send(streams.status.as_fd(), &Report::Executing, &[]).map_err(|_| Errno::PIPE))?;
     let errno = kernel::execve(&file, &arguments, &variables);
     Err(refused(&program.command[0], &path, errno))

@@ -118,6 +118,40 @@ impl Spawner {
         spec: &ServiceSpec,
         environment: &Environment,
     ) -> Result<Service, SandboxError> {
+        let (pipes, manner) = self.prepare(sandbox, spec, environment, false)?;
+        started(pipes, spec, manner)
+    }
+
+    /// As [`Spawner::start`], beside something else that has to be first: the service is prepared meanwhile, and its program begins
+    /// when `before` has returned `true`.
+    ///
+    /// # Errors
+    /// As [`Spawner::start`], and [`SandboxError::CalledOff`] when `before` returned `false`.
+    pub fn start_after(
+        &self,
+        sandbox: &Sandbox,
+        spec: &ServiceSpec,
+        environment: &Environment,
+        before: impl FnOnce() -> bool,
+    ) -> Result<Service, SandboxError> {
+        let (pipes, manner) = self.prepare(sandbox, spec, environment, true)?;
+        if before() {
+            pipes.begin();
+            return started(pipes, spec, manner);
+        }
+        pipes.call_off();
+        // Ends with an error, and with the service.
+        let _ = started(pipes, spec, manner);
+        Err(SandboxError::CalledOff { name: spec.name.to_string() })
+    }
+
+    fn prepare(
+        &self,
+        sandbox: &Sandbox,
+        spec: &ServiceSpec,
+        environment: &Environment,
+        waits: bool,
+    ) -> Result<(Pipes, Manner), SandboxError> {
         let name = spec.name.to_string();
         spec.check().map_err(|source| SandboxError::Spec { name: name.clone(), source })?;
         let contents: Vec<u8> = spec.etc.iter().flat_map(|(_, content)| content).copied().collect();
@@ -132,7 +166,7 @@ impl Spawner {
             limits: spec.limits,
             client_ports: spec.client_ports.clone(),
         };
-        let program = program(spec.command.clone(), &manner, sandbox);
+        let program = Program { waits, ..program(spec.command.clone(), &manner, sandbox) };
         let start = Start {
             program,
             mounts: spec.mounts.clone(),
@@ -146,10 +180,7 @@ impl Spawner {
         let pipes = Pipes::new(&name)?;
         let namespaces: Vec<_> = sandbox.namespaces.iter().collect();
         self.ask(&name, &Request::Start(start), &pipes.theirs(&namespaces, environment, Some(&etc)))?;
-        let mut service = pipes.follow(&name, manner)?;
-        // A service reads nothing: its standard input is a pipe that has ended.
-        service.stdin = None;
-        Ok(service)
+        Ok((pipes, manner))
     }
 
     /// Runs a program beside a service: in its namespaces and root, as its uid, under its filters and limits, but with
@@ -203,7 +234,14 @@ impl Spawner {
 fn program(command: Vec<String>, manner: &Manner, sandbox: &Sandbox) -> Program {
     let Manner { cwd, seccomp, limits, client_ports } = manner.clone();
     let set_groups = sandbox.uid.ids().by != MapBy::Owner;
-    Program { command, cwd, seccomp, limits, set_groups, client_ports }
+    Program { command, cwd, seccomp, limits, set_groups, client_ports, waits: false }
+}
+
+fn started(pipes: Pipes, spec: &ServiceSpec, manner: Manner) -> Result<Service, SandboxError> {
+    let mut service = pipes.follow(spec.name.as_str(), manner)?;
+    // A service reads nothing: its standard input is a pipe that has ended.
+    service.stdin = None;
+    Ok(service)
 }
 
 fn launch(marker: &str) -> io::Result<Inner> {

@@ -27,4 +27,5 @@ mod secrets;
 mod single_uid;
 mod stand_alone;
 mod store;
+mod traffic;
 mod traffic_collect;

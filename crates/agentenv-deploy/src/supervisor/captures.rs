@@ -103,9 +103,10 @@ impl Captures {
         self.discard.store(true, Ordering::Relaxed);
     }
 
-    /// Ends every capture: what the kernel has is written first. The files stay, unless they are to be discarded.
-    pub(crate) async fn stop(&self, ledger: &Arc<Ledger>) {
-        if self.options.is_none() {
+    /// Ends every capture: what the kernel has for it is written first. The files stay, unless they are to be discarded, and the
+    /// record tells of those that do.
+    pub(crate) async fn stop(self: &Arc<Self>, ledger: &Arc<Ledger>) {
+        if !self.are_wanted() {
             return;
         }
         join_all(self.all().into_iter().map(|ring| async move {
@@ -117,16 +118,19 @@ impl Captures {
             }
         }))
         .await;
-        let (folder, ledger, discard) = (self.folder.clone(), Arc::clone(ledger), self.discard.load(Ordering::Relaxed));
-        let noted = spawn_blocking(move || {
-            if discard && let Err(error) = captures::remove(&folder) {
-                tracing::warn!(%error, path = %folder.display(), "captures cannot be discarded");
-            }
-            ledger.note(|record| captures::note_unstored(&folder, record));
-        });
-        if let Err(error) = noted.await {
+        let (captures, ledger) = (Arc::clone(self), Arc::clone(ledger));
+        if let Err(error) = spawn_blocking(move || captures.settle(&ledger)).await {
             tracing::warn!(%error, "captures");
         }
+    }
+
+    fn settle(&self, ledger: &Ledger) {
+        if self.discard.load(Ordering::Relaxed)
+            && let Err(error) = captures::remove(&self.folder)
+        {
+            tracing::warn!(%error, path = %self.folder.display(), "captures cannot be discarded");
+        }
+        ledger.note(|record| captures::note_unstored(&self.folder, record));
     }
 }
 
@@ -143,8 +147,11 @@ impl agentenv_net::Captures for Captures {
     }
 }
 
-/// A capture on its way.
-pub(crate) struct Starting(Option<(Arc<Ring>, JoinHandle<Result<(), String>>)>);
+/// A capture on its way; none where the deploy does not capture, or once it was waited for.
+pub(crate) struct Starting(Option<(Arc<Ring>, Started)>);
+
+/// Why it does not run, where it does not.
+type Started = JoinHandle<Result<(), String>>;
 
 impl Starting {
     /// Returns once the capture runs; at once where there is none.

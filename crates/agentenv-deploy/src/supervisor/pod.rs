@@ -12,7 +12,9 @@ use agentenv_protocol::{
     control::{ControlError, ServiceStatus},
 };
 use agentenv_sandbox::{DataDir, NetworkKind, SandboxSpec};
+use futures_util::future::join;
 use secrecy::SecretString;
+use tokio::sync::oneshot;
 
 use super::{
     build::Context,
@@ -135,10 +137,13 @@ impl Pod {
             log,
             restarts: true,
         };
-        // Before the first service sends anything (CAP-2).
-        capture.joined().await?;
-        let running = Arc::new(Supervised::start(recipe).await.map_err(|error| context.sandbox_error(&error))?);
-        context.down.service(&running);
+        // Its program begins only when packets are recorded (CAP-2), and is prepared meanwhile.
+        let (go, word) = oneshot::channel();
+        let captured = async { capture.joined().await.map(|()| drop(go.send(()))) };
+        let (running, captured) = join(Supervised::start_after(recipe, word), captured).await;
+        let running = running.map(Arc::new).inspect(|running| context.down.service(running));
+        captured?;
+        let running = running.map_err(|error| context.sandbox_error(&error))?;
         if let Some(ports) = running.current().await.and_then(|service| service.client_ports()) {
             context.captures.set_client_ports(&self.website.name, &service.name, &ports);
         }

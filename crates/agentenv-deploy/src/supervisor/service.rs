@@ -12,7 +12,7 @@ use agentenv_sandbox::{Environment, ExitInfo, SandboxError, Service, ServiceSpec
 use secrecy::SecretString;
 use tokio::{
     io::{Interest, unix::AsyncFd},
-    sync::{Mutex, watch},
+    sync::{Mutex, oneshot, watch},
     task::JoinHandle,
 };
 
@@ -52,13 +52,24 @@ pub(crate) struct Supervised {
 impl Supervised {
     /// Starts the service; its first start's error, such as a missing program, is returned.
     pub(crate) async fn start(recipe: Recipe) -> Result<Self, SandboxError> {
-        let first = launch(&recipe).await?;
+        let first = launch(&recipe, None).await?;
+        Ok(Self::keep(recipe, first))
+    }
+
+    /// Starts the service beside something else that has to be first: its program begins at a word, and never if that does not
+    /// come.
+    pub(crate) async fn start_after(recipe: Recipe, word: oneshot::Receiver<()>) -> Result<Self, SandboxError> {
+        let first = launch(&recipe, Some(word)).await?;
+        Ok(Self::keep(recipe, first))
+    }
+
+    fn keep(recipe: Recipe, first: Arc<Service>) -> Self {
         let (status, seen) = watch::channel(running(&first, 0));
         let (stop, stopped) = watch::channel(Stop::No);
         let (name, log) = (recipe.spec.name.clone(), recipe.log.clone());
         let current = Arc::new(Mutex::new(Some(Arc::clone(&first))));
         let task = tokio::spawn(keep(recipe, first, status, stopped, Arc::clone(&current)));
-        Ok(Self { name, status: seen, stop, current, task: Mutex::new(Some(task)), log })
+        Self { name, status: seen, stop, current, task: Mutex::new(Some(task)), log }
     }
 
     pub(crate) fn name(&self) -> &SandboxName {
@@ -126,13 +137,16 @@ fn running(service: &Service, restarts: u32) -> ServiceStatus {
     ServiceStatus { state: RUNNING.to_owned(), pid: Some(service.pid()), restarts, reason: None }
 }
 
-async fn launch(recipe: &Recipe) -> Result<Arc<Service>, SandboxError> {
+async fn launch(recipe: &Recipe, word: Option<oneshot::Receiver<()>>) -> Result<Arc<Service>, SandboxError> {
     let name = recipe.spec.name.to_string();
     let local = |what, source| SandboxError::Local { name: name.clone(), what, source };
     let environment =
         Environment::new(recipe.environment.iter().cloned()).map_err(|error| local("its environment", error))?;
     let (spawner, sockets, spec) = (recipe.spawner.clone(), recipe.sockets.clone(), recipe.spec.clone());
-    let start = move || spawner.start(sockets.sandbox(), &spec, &environment);
+    let start = move || match word {
+        Some(word) => spawner.start_after(sockets.sandbox(), &spec, &environment, || word.blocking_recv().is_ok()),
+        None => spawner.start(sockets.sandbox(), &spec, &environment),
+    };
     let started = tokio::task::spawn_blocking(start).await;
     let mut service = started.map_err(|error| local("a thread", io::Error::other(error)))??;
     for pipe in [service.stdout.take(), service.stderr.take()].into_iter().flatten() {
@@ -168,7 +182,7 @@ async fn keep(
         if recipe.restarts && starts.len() < RESTART_LIMIT {
             starts.push(now);
             restarts += 1;
-            match launch(&recipe).await {
+            match launch(&recipe, None).await {
                 Ok(next) => {
                     service = next;
                     *current.lock().await = Some(Arc::clone(&service));

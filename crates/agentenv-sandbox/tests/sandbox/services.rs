@@ -13,6 +13,7 @@ crate::trials![
     what_cannot_be_started_is_named,
     a_source_under_a_closed_folder_is_mounted,
     exec_joins_the_service,
+    a_service_begins_when_what_has_to_be_first_is_done_or_never,
     limits_hold,
 ];
 
@@ -176,4 +177,22 @@ fn limits_hold() {
     let output = finish(host.start(&sandbox, &bomb));
     assert!(!output.stdout.contains("all"), "{}", output.stdout);
     assert_eq!(host.output(&sandbox, &["true"]).exit, ExitInfo::Code(0));
+}
+
+fn a_service_begins_when_what_has_to_be_first_is_done_or_never() {
+    let host = Host::new();
+    let sandbox = host.create(NetworkKind::Pod);
+    let writes = spec(&sandbox, &["sh", "-c", "echo began > /data/began"]);
+    let seen = || host.output(&sandbox, &["ls", "/data"]).stdout;
+    let refused = host.spawner.start_after(&sandbox, &writes, &environment(), || false);
+    assert!(matches!(refused, Err(SandboxError::CalledOff { .. })), "{refused:?}");
+    let begun = host.spawner.start_after(&sandbox, &writes, &environment(), || {
+        // It is prepared by now, or soon; and has not begun.
+        assert_eq!(seen(), "");
+        true
+    });
+    assert_eq!(finish(begun.unwrap()).exit, ExitInfo::Code(0));
+    assert_eq!(seen(), "began\n");
+    let missing = host.spawner.start_after(&sandbox, &spec(&sandbox, &["/nowhere"]), &environment(), || true);
+    assert!(matches!(missing, Err(SandboxError::ProgramMissing { .. })), "{missing:?}");
 }

@@ -4,10 +4,7 @@ use std::{
     ops::RangeInclusive,
     os::fd::OwnedFd,
     path::PathBuf,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
     time::Duration,
 };
 
@@ -16,7 +13,7 @@ use agentenv_net::{CaptureBytes, CaptureMissing};
 use agentenv_protocol::{CaptureGap, Name, TrafficCapture, TrafficRing, TrafficService, control::ControlError};
 use agentenv_sandbox::{Capture, Health, OpenCaptureError, RingOptions};
 use jiff::Timestamp;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::keeper;
 use crate::{
@@ -41,8 +38,6 @@ pub(super) struct Ring {
     now: RwLock<Now>,
     missed: Mutex<Missed>,
     keeper: Mutex<Option<JoinHandle<()>>>,
-    /// Whether the capture did not answer when it was asked to: nobody waits for it again.
-    silent: AtomicBool,
 }
 
 /// Who captures.
@@ -73,7 +68,6 @@ impl Ring {
             now: RwLock::new(Now { capture: None, sockets: Some(sockets) }),
             missed: Mutex::new(Missed { gaps: Vec::new(), seen: Timestamp::now(), dropped: 0 }),
             keeper: Mutex::default(),
-            silent: AtomicBool::new(false),
         }
     }
 
@@ -118,21 +112,19 @@ impl Ring {
         }
         drop(now);
         self.missed().seen = Timestamp::now();
-        self.write_about();
         Ok(())
     }
 
     /// Says why the capture does not run, where it does not. Blocks until it has done something, or for so long.
     pub(super) fn check(&self, limit: Duration) -> Result<(), String> {
         let answers = self.now().capture.as_ref().is_some_and(|capture| capture.flush(limit));
-        match self.trouble() {
-            Some(reason) => Err(reason),
-            None if answers => Ok(()),
-            None => {
-                self.silent.store(true, Ordering::Relaxed);
-                Err(format!("the capture does not answer within {} s", limit.as_secs()))
-            }
+        if answers {
+            self.missed().seen = Timestamp::now();
+            return Ok(());
         }
+        let silent = || format!("the capture does not answer within {} s", limit.as_secs());
+        let hung = matches!(self.now().capture.as_ref().map(Capture::health), Some(Health::Hung { .. }));
+        Err(self.trouble().filter(|_| !hung).unwrap_or_else(silent))
     }
 
     /// Why nothing is recorded; `None` where it is, which is noted.
@@ -164,6 +156,8 @@ impl Ring {
 
     /// Watches the capture until the deploy ends.
     pub(super) fn keep(self: Arc<Self>, ledger: Arc<Ledger>) {
+        let about = Arc::clone(&self);
+        spawn_blocking(move || about.write_about());
         let task = tokio::spawn(keeper::keep(Arc::clone(&self), ledger));
         *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
     }
@@ -268,12 +262,7 @@ impl Ring {
     /// Ends a capture, however it is.
     fn end(&self, capture: Capture) {
         self.missed().dropped = capture.dropped();
-        if matches!(capture.health(), Health::Hung { .. }) || self.silent.load(Ordering::Relaxed) {
-            // Its end is waited for, as long as that makes sense, by nobody else.
-            std::thread::spawn(move || drop(capture));
-            return;
-        }
-        match capture.stop() {
+        match capture.finish() {
             Ok(summary) => self.missed().dropped = summary.dropped,
             Err(error) => tracing::warn!(%error, website = %self.website, "capture"),
         }
