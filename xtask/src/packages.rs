@@ -21,7 +21,23 @@ pub const DEMO: &[&str] = &[
 ];
 
 /// What the tests need beyond that.
-const TESTS_ONLY: &[&str] = &["curl", "git", "iproute2", "openssl", "tcpdump", "tshark", "util-linux"];
+const TESTS_ONLY: &[&str] = &[
+    "curl",
+    "git",
+    "iproute2",
+    "mousepad",
+    "openbox",
+    "openssl",
+    "pcmanfm",
+    "tcpdump",
+    "tigervnc-standalone-server",
+    "tint2",
+    "tshark",
+    "util-linux",
+    "x11-utils",
+    "xterm",
+    "xvfb",
+];
 
 /// What the tests need.
 pub const TESTS: &[&str] = &{

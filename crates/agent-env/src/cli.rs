@@ -6,7 +6,7 @@ use agentenv_protocol::{ExitCode as Exit, Home, control::ControlError};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    commands::{capture, deploys, doctor, env_records, launch, run, task, traffic, website},
+    commands::{capture, cp, deploys, doctor, env_records, launch, run, secret, task, traffic, view, website},
     output::Output,
 };
 
@@ -35,6 +35,9 @@ enum Command {
     /// Runs of tasks
     #[command(subcommand)]
     Run(run::RunCommand),
+    /// Secrets, which settings name as `secret:PATH`
+    #[command(subcommand)]
+    Secret(secret::SecretCommand),
     /// Captured traffic of deploys
     #[command(subcommand)]
     Traffic(traffic::TrafficCommand),
@@ -89,6 +92,10 @@ enum EnvCommand {
     Denied(deploys::DeployArg),
     /// Run a command inside a sandbox
     Exec(deploys::ExecArgs),
+    /// Show where people see a computer's screen
+    View(view::ViewArgs),
+    /// Copy a file out of a sandbox, or into one
+    Cp(cp::CpArgs),
     /// Load data into a website
     Load(deploys::LoadArgs),
     /// Print a website's data
@@ -200,6 +207,8 @@ async fn dispatch(
             let code = deploys::exec(home, &args).await?;
             return Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)));
         }
+        Command::Env(EnvCommand::View(args)) => view::view(home, output, &args).await,
+        Command::Env(EnvCommand::Cp(args)) => cp::cp(home, output, &args).await,
         Command::Env(EnvCommand::Load(args)) => deploys::load_data(home, output, &args).await,
         Command::Env(EnvCommand::Data(args)) => deploys::data(home, &args).await,
         Command::Env(EnvCommand::SignIn(args)) => deploys::sign_in(home, output, &args).await,
@@ -208,6 +217,7 @@ async fn dispatch(
         Command::Env(EnvCommand::Gc) => deploys::gc(output, &reaped),
         Command::Task(TaskCommand::Run(args)) => return task::run(home, output, args).await,
         Command::Run(command) => return run::run(home, output, command).await,
+        Command::Secret(command) => secret::run(home, output, command).await,
         Command::Traffic(command) => return traffic::run(home, output, command).await,
         Command::Store(StoreCommand::Gc(args)) => env_records::store_gc(home, output, args).await,
         Command::Capture(_) | Command::Doctor | Command::Completion { .. } | Command::Man { .. } => Ok(()),

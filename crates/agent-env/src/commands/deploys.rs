@@ -114,7 +114,7 @@ impl DeployArg {
         find(home, &self.deploy)
     }
 
-    fn client(&self, home: &Home) -> Result<ControlClient, ControlError> {
+    pub(crate) fn client(&self, home: &Home) -> Result<ControlClient, ControlError> {
         let dir = self.dir(home)?;
         let record = load(&dir)?;
         if record.is_over() {

@@ -21,6 +21,21 @@ struct Finding {
     fix: String,
 }
 
+/// Whether this machine has what a desktop is made of.
+fn computer() -> Finding {
+    let missing: Vec<&str> = agentenv_deploy::DESKTOP_PROGRAMS
+        .iter()
+        .filter(|(program, _)| !Path::new(program).exists())
+        .map(|(_, package)| *package)
+        .collect();
+    Finding {
+        name: "computer".to_owned(),
+        ok: missing.is_empty(),
+        detail: "the programs of a computer's desktop".to_owned(),
+        fix: format!("apt-get install {}", missing.join(" ")),
+    }
+}
+
 /// `doctor`
 pub(crate) fn doctor(output: Output) -> Result<ExitCode, ControlError> {
     let mut findings: Vec<Finding> = agentenv_sandbox::doctor()
@@ -38,6 +53,7 @@ pub(crate) fn doctor(output: Output) -> Result<ExitCode, ControlError> {
         detail: format!("for {what}"),
         fix: format!("apt-get install {package}"),
     }));
+    findings.push(computer());
     let all = findings.iter().all(|finding| finding.ok);
     let rows = |finding: &Finding| json!({ "name": finding.name, "ok": finding.ok, "detail": finding.detail, "fix": if finding.ok { "" } else { &finding.fix } });
     output.result(&findings.iter().map(rows).collect::<Vec<_>>(), || {
