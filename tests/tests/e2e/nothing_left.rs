@@ -1,9 +1,9 @@
 //! A deploy's whole life leaves the machine as it was. Runs alone.
 
-use agentenv_tests::{Home, Snapshot, playwright};
+use agentenv_tests::{Home, PySite, Snapshot, playwright};
 use serde_json::json;
 
-use crate::desk::desk;
+use crate::desk::{desk, pods};
 
 #[test]
 fn a_deploy_with_a_browser_leaves_the_machine_as_it_was() {
@@ -16,6 +16,26 @@ fn a_deploy_with_a_browser_leaves_the_machine_as_it_was() {
     deploy.close();
     home.assert_idle();
     before.assert_nothing_left(&home);
+}
+
+#[test]
+fn a_captured_deploy_leaves_the_machine_as_it_was() {
+    let home = pods(&[PySite::new("alpha"), PySite::new("beta")]);
+    let before = Snapshot::take();
+    for discard in [true, false] {
+        let deploy = home.deploy_with("pods", &["--capture-traffic"]);
+        let (processes, folder) = (deploy.processes(), deploy.folder());
+        assert!(before.differs(), "a running deploy is seen by the snapshot");
+        if discard {
+            home.run(&["env", "close", deploy.id(), "--discard-captures"]).ok();
+            deploy.gone(&processes);
+            assert!(!folder.join("captures").exists());
+        } else {
+            deploy.close();
+        }
+        home.assert_idle();
+        before.assert_nothing_left(&home);
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use agentenv_protocol::{
     ExitCode, TrafficCapture, TrafficCaptureListing,
     control::{DeployState, DeployStatus},
 };
-use agentenv_tests::{Bundle, Deploy, Home, PATIENCE, PySite, eventually, playwright, raw_http, run_within};
+use agentenv_tests::{Bundle, Deploy, Home, PATIENCE, Processes, PySite, eventually, playwright, raw_http, run_within};
 use serde_json::{Value, json};
 
 use crate::{
@@ -401,4 +401,52 @@ fn row_67_and_79_captures_survive_the_death_of_their_supervisor() {
     assert_eq!((&record["state"], &record["captures"]["unstored"]), (&json!("failed"), &json!(["alpha"])));
     home.run(&["env", "gc"]).ok();
     assert_eq!(on_disk(&folder, "alpha"), files);
+}
+
+#[test]
+fn row_67_and_79_a_supervisor_killed_at_any_moment_leaves_valid_files() {
+    let home = pods(&[PySite::new("alpha")]);
+    let mut captured = 0;
+    for wait_ms in [0, 40, 60, 80, 100, 120, 150, 200, 300] {
+        let known = home.deploy_ids();
+        let mut child = home.start(&["env", "deploy", "pods", "--capture-traffic"]);
+        let supervisor = eventually("a supervisor", PATIENCE, || {
+            let folder = home.deploys().display().to_string();
+            let all = Processes::all();
+            let is_it = |arguments: &str| arguments.contains("internal-supervisor") && arguments.contains(&folder);
+            all.iter().find(|process| is_it(&process.arguments())).cloned()
+        });
+        // Not a wait for anything: the moment of the kill is the test's input.
+        std::thread::park_timeout(Duration::from_millis(wait_ms));
+        supervisor.kill_and_wait();
+        eventually("the command ends", PATIENCE, || child.try_wait().expect("a child"));
+        home.run(&["env", "list"]).ok();
+        home.assert_idle();
+        for id in home.deploy_ids().iter().filter(|id| !known.contains(id)) {
+            let folder = home.deploy_folder(id);
+            let files = on_disk(&folder, "alpha");
+            captured += files.iter().map(|file| packets(file).len()).sum::<usize>();
+            let unstored = if files.is_empty() { json!([]) } else { json!(["alpha"]) };
+            assert_eq!(record(&folder)["captures"]["unstored"], unstored, "killed after {wait_ms} ms");
+        }
+    }
+    assert!(captured > 0, "not once was anything captured before the kill");
+}
+
+#[test]
+fn row_58_neither_the_control_token_nor_a_secret_setting_is_in_a_capture() {
+    let secret = "canary-of-a-secret-setting";
+    let site = PySite::new("alpha").root("secret_settings = [\"key\"]").toml("[settings]\nkey = \"env:ALPHA_KEY\"\n");
+    let home = pods(&[site]).with("ALPHA_KEY", secret);
+    let deploy = home.deploy_with("pods", &["--capture-traffic"]);
+    let token = deploy.token();
+    // The token on its way to the server's operations, which are in the capture.
+    deploy.operation("alpha", "data/load", &json!({"data": {"rows": ["canary-of-the-data"]}}));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = get(&deploy, &listing(&deploy).captures[0], folder.path());
+    let bytes = fs::read(file).expect("it was fetched");
+    let holds = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+    assert!(holds("canary-of-the-data"), "what was sent is in it");
+    assert!(!holds(&token), "the control token is in it");
+    assert!(!holds(secret), "a secret setting is in it");
 }

@@ -58,7 +58,11 @@ impl Captures {
     pub(crate) fn start(&self, website: &PlannedWebsite, sockets: &Sockets) -> Starting {
         let Some(options) = self.options else { return Starting(None) };
         let ring = Arc::new(Ring::new(website, self.folder.join(website.name.as_str()), options, sockets.clone()));
-        self.rings.write().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&ring));
+        let mut rings = self.rings.write().unwrap_or_else(PoisonError::into_inner);
+        rings.push(Arc::clone(&ring));
+        // Listed in an order of their own: pods come up in any.
+        rings.sort_by(|a, b| a.website().cmp(b.website()));
+        drop(rings);
         let started = Arc::clone(&ring);
         Starting(Some((ring, spawn_blocking(move || started.record()))))
     }
