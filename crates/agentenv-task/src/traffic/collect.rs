@@ -173,18 +173,7 @@ impl Pass<'_> {
         }
         self.ledger.stored(artifact);
         self.stored += 1;
-        self.keep().await?;
-        if let Some(replaced) = replaced {
-            self.forget(&replaced).await;
-        }
-        Ok(())
-    }
-
-    /// Forgets an artifact that no record names any more. Where that fails it stays in its universe, and the next pass tries.
-    async fn forget(&self, artifact: &str) {
-        if let Err(error) = self.universes.remove_artifact(artifact).await {
-            tracing::debug!(artifact, %error, "a replaced capture stays in its universe");
-        }
+        self.keep().await
     }
 
     /// Puts the progress on record: the universe's document first, then the record.
@@ -245,7 +234,10 @@ impl Pass<'_> {
             known.map_err(|error| kept(&error))?;
         }
         for artifact in superseded {
-            self.forget(&artifact).await;
+            // No record names it any more. Where it cannot be forgotten it stays in its universe, and the next pass tries.
+            if let Err(error) = self.universes.remove_artifact(&artifact).await {
+                tracing::debug!(artifact, %error, "a replaced capture stays in its universe");
+            }
         }
         Ok(())
     }

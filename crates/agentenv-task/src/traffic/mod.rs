@@ -11,7 +11,7 @@
 //!
 //! A death between 3's parts leaves a stored file that its universe has and the record has not: [`TrafficCaptures`] is
 //! reconciled with the universe whenever a record is read. A file that grew since it was stored is stored anew, its
-//! reference is replaced, and then the shorter one is forgotten.
+//! reference is replaced, and at the end of the pass the shorter one is forgotten.
 
 mod collect;
 mod entry;

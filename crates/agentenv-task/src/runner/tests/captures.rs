@@ -353,6 +353,52 @@ async fn a_record_that_cannot_be_kept_stops_the_downloads() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_not_on_record_does_not_go_from_disk() {
+    let last = {
+        let fakes = capturing();
+        run(&fakes, NO_STEP).await;
+        let world = fakes.0.lock().unwrap();
+        let discard = world.calls.iter().position(|call| call == "discard").unwrap();
+        world.calls[..discard].iter().rposition(|call| call == "update").unwrap()
+    };
+    let fakes = capturing().fault(last, Fault::Fail);
+    let home = tempfile::tempdir().unwrap();
+    let task = planned(&fakes, NO_STEP).await;
+    let (_sender, stop) = stop();
+    let runner = fakes.runner(home.path());
+    let record = runner.run(task, &stop).await.unwrap();
+    assert_eq!(record.outcome, Some(Outcome::Passed));
+    assert!(record.warnings[0].contains("could not be put on record"), "{:?}", record.warnings);
+    reachable(&fakes, &show(&fakes).await);
+    assert_eq!(fakes.0.lock().unwrap().rings[&record.deploys[0].deploy].len(), 5);
+    assert_eq!(runner.rescue_run(&record.run).await.unwrap()[0].reason, None);
+    all_is_stored(&fakes, &show(&fakes).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_imported_run_stays_as_it_came() {
+    let fakes = capturing().broken("open shop.3.pcap", Fault::Fail);
+    let home = tempfile::tempdir().unwrap();
+    let task = planned(&fakes, NO_STEP).await;
+    let (_sender, stop) = stop();
+    let runner = fakes.runner(home.path());
+    let run = runner.run(task, &stop).await.unwrap().run;
+    fakes.with(|world| {
+        world.records.values_mut().for_each(|record| record.imported = true);
+        // Nothing of its deploys was ever here.
+        world.rings.clear();
+        world.broken.clear();
+        world.calls.clear();
+    });
+    let before = show(&fakes).await;
+    let rescued = runner.rescue_run(&run).await.unwrap();
+    assert!(rescued[0].reason.as_ref().unwrap().contains("shop.3.pcap"));
+    assert_eq!(rescued[0].captures, Some(entry(&before)));
+    assert_eq!(show(&fakes).await, before);
+    assert!(fakes.0.lock().unwrap().calls.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_file_that_grew_is_stored_anew_and_the_shorter_one_is_forgotten() {
     let fakes = capturing();
     let steps = STEPS.replace(
@@ -403,10 +449,12 @@ async fn a_request_to_stop_ends_the_collection_and_the_teardown_goes_on_with_it(
         let task = planned(&fakes, STEPS).await;
         let (sender, stop) = stop();
         let runner = fakes.runner(home.path());
+        let begun = tokio::time::Instant::now();
         let (record, ()) = tokio::join!(runner.run(task, &stop), async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             sender.ask("SIGINT");
         });
+        assert!(begun.elapsed() < Duration::from_secs(2), "{call}: at once");
         let record = record.unwrap();
         assert_eq!(record.outcome, Some(Outcome::InfrastructureError));
         assert_eq!(record.interrupted.as_deref(), Some("SIGINT"));
@@ -465,6 +513,24 @@ async fn a_deploy_outside_any_run_is_rescued_for_itself() {
     assert_eq!((Some(&entry), generations(&entry)), (rescued.captures.as_ref(), vec![1, 2, 3, 4, 5]));
     let world = fakes.0.lock().unwrap();
     assert!(world.rings.is_empty() && world.universes.len() == 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_commands_do_not_store_the_same_captures_at_once() {
+    let fakes = capturing();
+    let home = tempfile::tempdir().unwrap();
+    let deploy = DeployId::random();
+    std::fs::create_dir_all(home.path().join("deploys").join(deploy.as_str())).unwrap();
+    fakes.with(|world| world.capture(&deploy));
+    let runner = fakes.runner(home.path());
+    let fakes = fakes.broken("open shop.3.pcap", Fault::Hang);
+    let first = runner.rescue_deploy(&deploy);
+    tokio::pin!(first);
+    assert!(tokio::time::timeout(Duration::from_secs(1), &mut first).await.is_err());
+    let second = runner.rescue_deploy(&deploy).await.unwrap_err();
+    assert!(matches!(second, crate::RescueError::Busy(_)), "{second}");
+    assert_eq!(second.exit(), agentenv_protocol::ExitCode::Refused);
+    assert_eq!(fakes.0.lock().unwrap().universes.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
