@@ -139,7 +139,12 @@ impl Pod {
         };
         // Its program begins only when packets are recorded (CAP-2), and is prepared meanwhile.
         let (go, word) = oneshot::channel();
-        let captured = async { capture.joined().await.map(|()| drop(go.send(()))) };
+        let captured = async {
+            capture.joined().await?;
+            // A start that failed has nobody who hears it.
+            let _ = go.send(());
+            Ok(())
+        };
         let (running, captured) = join(Supervised::start_after(recipe, word), captured).await;
         let running = running.map(Arc::new).inspect(|running| context.down.service(running));
         captured?;
