@@ -46,7 +46,7 @@ mod tls;
 mod tracker;
 mod who;
 
-pub use har::{HarWriter, write_json};
+pub use har::HarWriter;
 pub use merge::{Merged, merge};
 pub use note::{Damage, FileNote, TrafficError};
 pub use reader::{CaptureFile, Options, RingTraffic, Summary};

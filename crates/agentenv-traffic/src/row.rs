@@ -1,9 +1,11 @@
 //! One line of the table of what happened.
 
+use std::io;
+
 use serde::Serialize;
 
 use crate::{
-    har::date_time,
+    har::{date_time, write_json},
     record::{Application, Exchange, Flag, Flow, Record},
     step::Step,
 };
@@ -61,6 +63,13 @@ impl Row {
             Record::Exchange(exchange) => Some(Self::of_exchange(exchange, steps)),
             Record::Flow(flow) => Self::of_flow(flow, steps),
         }
+    }
+
+    /// The line as JSON, in which nothing is left that a terminal obeys.
+    pub fn to_json(&self) -> io::Result<Vec<u8>> {
+        let mut json = Vec::new();
+        write_json(&mut json, self)?;
+        Ok(json)
     }
 
     fn of_exchange(exchange: &Exchange, steps: &[Step]) -> Self {

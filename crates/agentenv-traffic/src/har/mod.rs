@@ -51,7 +51,7 @@ impl<W: Write> HarWriter<W> {
     pub fn entry(&mut self, exchange: Exchange) -> io::Result<()> {
         self.out.write_all(if self.entries == 0 { b"\n" } else { b",\n" })?;
         self.entries += 1;
-        write_json(&mut self.out, &entry(exchange, &self.steps))
+        self.out.write_all(&entry_json(exchange, &self.steps)?)
     }
 
     /// How many entries were written.
@@ -67,8 +67,15 @@ impl<W: Write> HarWriter<W> {
     }
 }
 
+/// Not generic, so that it is this crate's to optimize.
+fn entry_json(exchange: Exchange, steps: &[Step]) -> io::Result<Vec<u8>> {
+    let mut json = Vec::new();
+    write_json(&mut json, &entry(exchange, steps))?;
+    Ok(json)
+}
+
 /// Writes JSON in which nothing is left that a terminal obeys: the control characters that JSON lets stand are escaped too.
-pub fn write_json(out: impl Write, value: &impl Serialize) -> io::Result<()> {
+pub(crate) fn write_json(out: impl Write, value: &impl Serialize) -> io::Result<()> {
     value.serialize(&mut Serializer::with_formatter(out, Harmless)).map_err(io::Error::from)
 }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use agentenv_protocol::{Home, control::ControlError};
-use agentenv_traffic::{Row, write_json};
+use agentenv_traffic::Row;
 use clap::Args;
 
 use super::read::{ReadArgs, Reading, ended};
@@ -38,7 +38,7 @@ pub(super) async fn flows(home: &Home, output: Output, args: &FlowsArgs) -> Resu
     let (table, notes) = reading
         .each(None, table, move |table, record, steps| match Row::of(&record, steps) {
             None => Ok(()),
-            Some(row) if output.json => write_json(&mut table.out, &row).and_then(|()| table.out.write_all(b"\n")),
+            Some(row) if output.json => row.to_json().and_then(|json| table.line(&json)),
             Some(row) => table.row(cells(&row)),
         })
         .await?;
@@ -64,6 +64,12 @@ impl<W: Write> Table<W> {
     fn row(&mut self, cells: [String; 12]) -> io::Result<()> {
         self.block.push(cells);
         if self.block.len() < BLOCK { Ok(()) } else { self.print() }
+    }
+
+    /// A line that is none of the table's.
+    fn line(&mut self, line: &[u8]) -> io::Result<()> {
+        self.out.write_all(line)?;
+        self.out.write_all(b"\n")
     }
 
     fn print(&mut self) -> io::Result<()> {

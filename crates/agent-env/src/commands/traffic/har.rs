@@ -47,7 +47,9 @@ pub(super) async fn har(home: &Home, output: Output, args: &HarArgs) -> Result<(
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let failed =
         |error: &io::Error| ControlError::infrastructure(format!("{} cannot be written: {error}", path.display()));
-    let file = NamedTempFile::with_prefix_in(".agent-env-har-", folder).map_err(|error| failed(&error))?;
+    // That error names the temporary file.
+    let file =
+        NamedTempFile::with_prefix_in(".agent-env-har-", folder).map_err(|error| failed(&error.kind().into()))?;
     let (har, notes) = write(reading, body_bytes, BufWriter::new(file)).await?;
     let entries = har.entries();
     let file = har.finish().and_then(|out| out.into_inner().map_err(io::IntoInnerError::into_error));
