@@ -267,12 +267,22 @@ fn row_69_a_deploy_whose_capture_ends_hangs_or_has_no_folder_is_refused() {
 
 #[test]
 fn row_69_a_capture_that_dies_degrades_the_deploy_and_another_goes_on() {
-    let home = pods(&[PySite::new("alpha")]).with("AGENTENV_TEST_CAPTURE", "exit-after=1500");
+    another_goes_on("exit-after=1500", "ended");
+}
+
+#[test]
+fn row_69_a_capture_that_hangs_degrades_the_deploy_and_another_goes_on() {
+    another_goes_on("hang-after=1500", "has not been heard of");
+}
+
+#[track_caller]
+fn another_goes_on(fault: &str, reason: &str) {
+    let home = pods(&[PySite::new("alpha")]).with("AGENTENV_TEST_CAPTURE", fault);
     let deploy = home.deploy_with("pods", &["--capture-traffic"]);
     assert_eq!(deploy.status().state, DeployState::Ready);
     let ring = |status: &DeployStatus| status.captures[0].clone();
     let status = eventually("the capture died and another runs", PATIENCE, || {
-        talk(&deploy, "alpha", 1 << 20);
+        talk(&deploy, "alpha", 1 << 18);
         let status = deploy.status();
         ring(&status).gaps.first().is_some_and(|gap| gap.to.is_some()).then_some(status)
     });
@@ -280,7 +290,7 @@ fn row_69_a_capture_that_dies_degrades_the_deploy_and_another_goes_on() {
     let ring = ring(&status);
     let gap = &ring.gaps[0];
     assert!(ring.recording && ring.gaps.len() == 1, "{ring:?}");
-    assert!(Some(&gap.from) < gap.to.as_ref() && gap.reason.contains("ended"), "{gap:?}");
+    assert!(Some(&gap.from) < gap.to.as_ref() && gap.reason.contains(reason), "{gap:?}");
     assert_eq!(record(&deploy.folder())["state"], "degraded");
     // The new capture has a file of its own, and what happens now is in it.
     assert_eq!(page(&deploy, "alpha", "after-the-gap"), 200);

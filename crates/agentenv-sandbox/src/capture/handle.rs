@@ -121,7 +121,7 @@ impl Capture {
         let writer = Writer::open(kernel, folder.clone(), options, index.clone())?;
         let first = index.state().files.len() == 1;
         let fault = match fault {
-            Fault::ExitAfter(_) if !first => Fault::None,
+            Fault::ExitAfter(_) | Fault::HangAfter(_) if !first => Fault::None,
             fault => fault,
         };
         let (batches, to_write) = sync_channel(write::QUEUE_BATCHES);

@@ -38,6 +38,8 @@ pub(super) enum Fault {
     Hang,
     /// `exit-after=N`: the first capture of a folder ends after so many packets.
     ExitAfter(u64),
+    /// `hang-after=N`: the first capture of a folder stands still after so many packets.
+    HangAfter(u64),
 }
 
 impl Fault {
@@ -45,9 +47,10 @@ impl Fault {
         match text {
             "exit" => Self::Exit,
             "hang" => Self::Hang,
-            _ => match text.strip_prefix("exit-after=").and_then(|count| count.parse().ok()) {
-                Some(count) => Self::ExitAfter(count),
-                None => Self::None,
+            _ => match text.split_once("-after=").map(|(what, count)| (what, count.parse())) {
+                Some(("exit", Ok(count))) => Self::ExitAfter(count),
+                Some(("hang", Ok(count))) => Self::HangAfter(count),
+                _ => Self::None,
             },
         }
     }
@@ -140,6 +143,7 @@ impl Receiving {
             Fault::ExitAfter(packets) if at.taken >= packets => {
                 Err(Over::End(End::Failed("a test ended it".to_owned())))
             }
+            Fault::HangAfter(packets) if at.taken >= packets => Err(self.hang()),
             _ if any => Ok(()),
             _ => self.wait(),
         }
@@ -226,14 +230,19 @@ impl Receiving {
     fn misbehave(&self) -> Result<(), Over> {
         match self.fault {
             Fault::Exit => Err(Over::End(End::Failed("a test ended it".to_owned()))),
-            Fault::Hang => loop {
-                let _ = poll(&mut [PollFd::new(&*self.wake, PollFlags::IN)], None);
-                let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
-                if self.index.is_abandoned() {
-                    return Err(Over::Alone);
-                }
-            },
-            Fault::None | Fault::ExitAfter(_) => Ok(()),
+            Fault::Hang => Err(self.hang()),
+            Fault::None | Fault::ExitAfter(_) | Fault::HangAfter(_) => Ok(()),
+        }
+    }
+
+    /// Stands still until nobody waits any more.
+    fn hang(&self) -> Over {
+        loop {
+            let _ = poll(&mut [PollFd::new(&*self.wake, PollFlags::IN)], None);
+            let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
+            if self.index.is_abandoned() {
+                return Over::Alone;
+            }
         }
     }
 }
