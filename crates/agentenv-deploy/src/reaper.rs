@@ -41,7 +41,7 @@ pub fn reap(home: &Home) -> Vec<Reaped> {
     let dead = ids.filter(|id| is_dead(&DeployDir::new(home.deploy(id))));
     let error = ControlError::infrastructure("its supervisor died")
         .hint("what it left was removed; its logs are kept in the deploy's folder");
-    dead.map(|id| reap_one(home, &id, &error)).collect()
+    dead.filter_map(|id| reap_one(home, &id, &error)).collect()
 }
 
 /// Removes folders that starters left before they were a deploy's.
@@ -79,8 +79,8 @@ fn is_held(lock: &Path) -> bool {
     liveness::probe(lock).map_or(true, |holder| holder.is_some())
 }
 
-/// Removes what a deploy left, which nobody holds any more, and records why it ended.
-pub(crate) fn reap_one(home: &Home, id: &DeployId, error: &ControlError) -> Reaped {
+/// Removes what a deploy left, which nobody holds any more, and records why it ended. `None` where there was nothing to do.
+pub(crate) fn reap_one(home: &Home, id: &DeployId, error: &ControlError) -> Option<Reaped> {
     let dir = DeployDir::new(home.deploy(id));
     let killed = kill_all(id);
     for path in [dir.control_socket(), dir.control_token(), dir.ca()] {
@@ -104,8 +104,8 @@ pub(crate) fn reap_one(home: &Home, id: &DeployId, error: &ControlError) -> Reap
         // A starter died before it wrote the record: then nothing else was made either.
         Err(RecordError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
             if captures::any(&dir.captures()) {
-                tracing::warn!(path = %dir.path().display(), "a deploy without a record is kept for its captured packets");
-                return Reaped { deploy: id.clone(), killed };
+                tracing::debug!(path = %dir.path().display(), "a deploy without a record is kept for its captured packets");
+                return (killed > 0).then(|| Reaped { deploy: id.clone(), killed });
             }
             if let Err(error) = fs::remove_dir_all(dir.path()) {
                 tracing::debug!(%error, deploy = %id, "the folder of a deploy that never was cannot be removed");
@@ -113,7 +113,7 @@ pub(crate) fn reap_one(home: &Home, id: &DeployId, error: &ControlError) -> Reap
         }
         Err(error) => tracing::warn!(%error, deploy = %id, "a dead deploy's record cannot be read"),
     }
-    Reaped { deploy: id.clone(), killed }
+    Some(Reaped { deploy: id.clone(), killed })
 }
 
 /// Kills every process that carries the deploy's mark, until none is left.

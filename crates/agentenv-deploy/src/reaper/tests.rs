@@ -65,3 +65,24 @@ fn a_folder_that_is_being_made_is_left_alone_and_an_old_one_is_removed() {
     reap(&home);
     assert!(!held.exists());
 }
+
+#[test]
+fn captured_packets_are_no_garbage_whatever_else_is_left() {
+    let (_folder, home, dir, record) = home();
+    let ring = dir.captures().join("shop");
+    fs::create_dir_all(&ring).unwrap();
+    fs::write(ring.join("0000000001.pcap"), "").unwrap();
+    let unstored = crate::RecordedCaptures { files: 10, file_bytes: 1, unstored: vec![record.env.clone()] };
+    let other = Name::parse("other").unwrap();
+    let planned = crate::RecordedCaptures { unstored: vec![record.env.clone(), other], ..unstored.clone() };
+    dir.save(&DeployRecord { captures: Some(planned), ..record }).unwrap();
+    assert_eq!(reap(&home).len(), 1);
+    assert_eq!(dir.load().unwrap().captures, Some(unstored), "those that have files");
+    // Nobody can tell any more whose they are; they stay all the same, and are no news.
+    fs::remove_file(dir.record()).unwrap();
+    assert_eq!(reap(&home), []);
+    assert!(ring.join("0000000001.pcap").exists());
+    crate::captures::remove(&dir.captures()).unwrap();
+    assert_eq!(reap(&home).len(), 1);
+    assert!(!dir.path().exists());
+}
