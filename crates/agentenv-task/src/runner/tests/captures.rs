@@ -273,7 +273,8 @@ async fn row_72_each_call_that_fails_once_is_a_warning_and_the_teardown_stores_t
 }
 
 /// What keeps happening, what is stored all the same, and what the record says.
-const BROKEN: [(&str, Fault, &[u64], &str); 5] = [
+const BROKEN: [(&str, Fault, &[u64], &str); 6] = [
+    ("captures", Fault::Fail, &[], "its record is torn"),
     ("open shop.3.pcap", Fault::Hang, &[1, 2], "it was not done within"),
     ("put_capture traffic/shop/0000000004.pcap", Fault::Fail, &[1, 2, 3], "shop.4.pcap: the disk is full"),
     ("open shop.2.pcap", Fault::Fail, &[1], "shop.2.pcap: the gateway is gone"),

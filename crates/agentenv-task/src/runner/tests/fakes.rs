@@ -205,7 +205,12 @@ impl Deploys for Fakes {
     }
 
     fn captures<'a>(&'a self, deploy: &'a DeployId) -> Answer<'a, Box<dyn CaptureSource>> {
-        Box::pin(async move { Ok(Box::new(FakeSource { fakes: self.clone(), deploy: deploy.clone() }) as Box<_>) })
+        Box::pin(async move {
+            if self.0.lock().unwrap().broken.contains_key("captures") {
+                return Err(ControlError::infrastructure("its record is torn"));
+            }
+            Ok(Box::new(FakeSource { fakes: self.clone(), deploy: deploy.clone() }) as Box<_>)
+        })
     }
 
     fn discard_captures<'a>(&'a self, deploy: &'a DeployId, stored: &'a TrafficCaptures) -> Answer<'a, ()> {
