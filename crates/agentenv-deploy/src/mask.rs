@@ -75,11 +75,16 @@ impl Mask {
 
     /// The error without any secret.
     pub(crate) fn error(&self, error: ControlError) -> ControlError {
+        let hide = |text: String| match self.text(&text) {
+            Cow::Owned(masked) => masked,
+            Cow::Borrowed(_) => text,
+        };
         ControlError {
-            message: self.text(&error.message).into_owned(),
-            hint: self.text(&error.hint).into_owned(),
-            log: error.log.iter().map(|line| self.text(line).into_owned()).collect(),
-            ..error
+            message: hide(error.message),
+            hint: hide(error.hint),
+            log: error.log.into_iter().map(hide).collect(),
+            exit: error.exit,
+            kind: error.kind,
         }
     }
 

@@ -157,15 +157,11 @@ fn start_tabs_are_claimed_unless_a_site_stores_no_names() {
 #[test]
 fn what_the_sandbox_provider_lacks_is_refused_by_name() {
     let image = stored("kind = 'website'\nname = 'shop'\nimage = 'shop:1'", 1);
-    for (env, message) in [
-        (
-            EnvVersion { tree: None, ..image },
-            "env `shop`: it is the image `shop:1`, which the `sandbox` provider does not have; deploy it with `--provider \
-             compose`",
-        ),
-    ] {
-        assert_eq!(plan(&input(env, &[])).unwrap_err().to_string(), message);
-    }
+    assert_eq!(
+        plan(&input(EnvVersion { tree: None, ..image }, &[])).unwrap_err().to_string(),
+        "env `shop`: it is the image `shop:1`, which the `sandbox` provider does not have; deploy it with `--provider \
+         compose`"
+    );
 }
 
 #[test]

@@ -209,7 +209,7 @@ impl SecretFiles {
         let hold = lock::take(&self.folder.join(LOCK), Mode::Alone)?;
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             if entry.file_name().to_string_lossy().starts_with(NEW_PREFIX) {
-                fs::remove_file(entry.path()).map_err(|error| StoreError::io(&entry.path(), error))?;
+                fs::remove_file(entry.path()).map_err(|error| StoreError::io(entry.path(), error))?;
             }
         }
         Ok(hold)

@@ -144,7 +144,7 @@ impl Reading<'_, '_> {
                 Item::Struct(item) if !is_for_tests(&item.attrs) => module.structs.push(item),
                 Item::Impl(item) if item.trait_.is_some() && !is_for_tests(&item.attrs) => module.impls.push(item),
                 Item::Type(item) if !is_for_tests(&item.attrs) => {
-                    module.aliases.push((item.ident.to_string(), *item.ty))
+                    module.aliases.push((item.ident.to_string(), *item.ty));
                 }
                 Item::Const(item) if !is_for_tests(&item.attrs) => {
                     module.constants.push((item.ident.to_string(), constant(&item.attrs, item.expr)));
