@@ -96,6 +96,13 @@ enum Answerer {
     Real,
 }
 
+/// For the fuzz targets: the name in a ClientHello, and the bytes that it was read from.
+pub(crate) async fn client_hello<T: tokio::io::AsyncRead + Unpin>(
+    stream: &mut T,
+) -> io::Result<(Option<String>, Vec<u8>)> {
+    real::client_hello(stream).await.map(|hello| (hello.sni, hello.bytes))
+}
+
 impl BrowserNet {
     /// Serves the sockets. Must be called within a tokio runtime.
     pub fn spawn(self, sockets: BrowserSockets) -> io::Result<BrowserNetHandle> {

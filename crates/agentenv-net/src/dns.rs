@@ -38,7 +38,7 @@ pub(crate) struct Resolver {
 
 impl Resolver {
     /// The answer to a message; `None` where none is due: it is too short for an id, or an answer itself.
-    fn answer(&self, message: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn answer(&self, message: &[u8]) -> Option<Vec<u8>> {
         let header = message.get(..HEADER_BYTES)?;
         let id = u16::from_be_bytes([header[0], header[1]]);
         if header[2] & 0x80 != 0 {

@@ -87,6 +87,8 @@ mod cdp;
 mod decide;
 mod dns;
 mod error;
+#[doc(hidden)]
+pub mod fuzz;
 mod gateway;
 mod guard;
 mod headers;

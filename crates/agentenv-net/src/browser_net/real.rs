@@ -183,14 +183,14 @@ fn set_upgrade(headers: &mut http::HeaderMap) {
 }
 
 /// The first message of a TLS connection, and what it was read from.
-struct ClientHello {
-    sni: Option<String>,
-    bytes: Vec<u8>,
+pub(super) struct ClientHello {
+    pub(super) sni: Option<String>,
+    pub(super) bytes: Vec<u8>,
 }
 
 /// Reads a ClientHello, however it is cut into records and reads. ECH, real or greased, is an extension like any other: only
 /// the outer name counts.
-async fn client_hello<T: AsyncRead + Unpin>(stream: &mut T) -> io::Result<ClientHello> {
+pub(super) async fn client_hello<T: AsyncRead + Unpin>(stream: &mut T) -> io::Result<ClientHello> {
     let mut acceptor = Acceptor::default();
     let mut bytes = Vec::with_capacity(2048);
     loop {
