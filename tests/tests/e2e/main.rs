@@ -15,6 +15,7 @@ mod late_names;
 mod lifecycle;
 mod limits;
 mod live;
+mod live_refused;
 mod main_job;
 mod nothing_left;
 mod owner;

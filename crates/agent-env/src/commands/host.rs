@@ -1,6 +1,6 @@
 //! Settings of the host that commands take which deploy (GW-6).
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{ffi::OsString, net::SocketAddr, path::Path};
 
 use agentenv_deploy::HostSettings;
 use agentenv_protocol::control::ControlError;
@@ -18,7 +18,7 @@ pub(crate) struct HostArgs {
     dns_servers: Vec<NameServer>,
     /// A file of certificate authorities to trust for real sites, beside the public ones
     #[arg(long, value_name = "FILE", env = "AGENTENV_CA_BUNDLE")]
-    ca_bundle: Option<PathBuf>,
+    ca_bundle: Option<OsString>,
     /// An HTTP proxy that every connection to a real site goes through; a password is safe in the variable alone
     #[arg(long, value_name = "URL", env = agentenv_deploy::UPSTREAM_PROXY_VARIABLE, hide_env_values = true)]
     upstream_proxy: Option<Hidden>,
@@ -27,7 +27,7 @@ pub(crate) struct HostArgs {
 impl HostArgs {
     /// The same, read and checked. A variable that is set and empty says nothing.
     pub(crate) fn settings(&self) -> Result<HostSettings, ControlError> {
-        let bundle = self.ca_bundle.as_deref().filter(|path| !path.as_os_str().is_empty());
+        let bundle = self.ca_bundle.as_deref().filter(|path| !path.is_empty()).map(Path::new);
         let proxy = self.upstream_proxy.as_ref().map(|proxy| proxy.0.as_str()).filter(|text| !text.is_empty());
         let servers = self.dns_servers.iter().filter_map(|server| server.0).collect();
         HostSettings::new(servers, bundle, proxy.map(Into::into)).map_err(|error| error.control())

@@ -58,8 +58,11 @@ async fn load_without_limit(page: &Session, url: &str, limit: Duration) -> Resul
     let (error, loader) = (field("errorText"), field("loaderId"));
     progress.asked = loader;
     for event in early {
-        if let Some(done) = see(page, &mut progress, &event) {
-            return done;
+        match see(page, &mut progress, &event) {
+            // The browser's page about an error may come before the error's name, which is what people want to know.
+            Some(Ok(_) | Err(PageError::Network(_))) if !error.is_empty() => {}
+            Some(done) => return done,
+            None => {}
         }
     }
     if !error.is_empty() {

@@ -33,7 +33,7 @@ use super::{
     pod::Pod,
     service::{Supervised, readable},
     sockets::Sockets,
-    specs::{self, Beside},
+    specs,
 };
 use crate::{DeployDir, denied::Denied, names};
 
@@ -141,13 +141,9 @@ impl Deploy {
     pub(crate) async fn exec(&self, request: &ExecRequest) -> Result<Service, ControlError> {
         let name = &request.sandbox;
         let computer = self.computers.values().find(|computer| computer.name() == name);
-        let beside = if self.browsers.values().any(|browser| browser.name() == name) {
-            Beside::Browser
-        } else {
-            let of = |pod: &&Pod| pod.services.iter().any(|service| service.name() == name);
-            Beside::Service { has_reach: self.pods.values().find(of).is_some_and(|pod| !pod.website.reach.is_empty()) }
-        };
-        let variables = computer.map_or_else(|| specs::exec_variables(beside), ComputerBox::exec_variables);
+        let of = |pod: &&Pod| pod.services.iter().any(|service| service.name() == name);
+        let website = self.pods.values().find(of).map(|pod| &pod.website);
+        let variables = computer.map_or_else(|| specs::exec_variables(website), ComputerBox::exec_variables);
         let services =
             self.pods.values().flat_map(|pod| pod.services.iter().map(|service| (Arc::clone(service), &pod.sockets)));
         let browsers = self.browsers.values().map(|browser| (browser.service(), browser.sockets()));

@@ -112,18 +112,20 @@ pub(crate) fn variables(website: &PlannedWebsite, service: &PlannedService) -> V
         ("PORT", service.port.to_string()),
     ];
     let variables = variables.map(|(name, value)| (name.to_owned(), value.into()));
-    variables.into_iter().chain(reach_variables(!website.reach.is_empty())).collect()
+    variables.into_iter().chain(reach_variables(website)).collect()
 }
 
 /// What programs in a live site's pod find their way to the real site by: the forward port, and whom they trust. The two spellings are
-/// those that programs read.
-fn reach_variables(has_reach: bool) -> Variables {
-    if !has_reach {
+/// those that programs read; the pod's own services are reached as they are.
+fn reach_variables(website: &PlannedWebsite) -> Variables {
+    if website.reach.is_empty() {
         return Vec::new();
     }
     let proxy = format!("http://{FORWARD_PORT}");
+    let services = website.services.iter().map(|service| service.name.as_str());
+    let own = ["localhost", "127.0.0.1"].into_iter().chain(services).collect::<Vec<_>>().join(",");
     let proxies = ["HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy"].map(|name| (name, proxy.as_str()));
-    let own = ["NO_PROXY", "no_proxy"].map(|name| (name, "localhost,127.0.0.1"));
+    let own = ["NO_PROXY", "no_proxy"].map(|name| (name, own.as_str()));
     let all = proxies.into_iter().chain(own).chain(TRUST);
     all.map(|(name, value)| (name.to_owned(), value.into())).collect()
 }
@@ -187,22 +189,16 @@ const TRUST: [(&str, &str); 4] = [
     ("NODE_EXTRA_CA_CERTS", CA_BUNDLE),
 ];
 
-/// Beside what a command runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Beside {
-    Browser,
-    Service { has_reach: bool },
-}
-
-/// The variables of a command that runs beside a browser or a service: it is on the network as they are, without their settings.
-pub(crate) fn exec_variables(beside: Beside) -> Variables {
+/// The variables of a command that runs beside a browser, or beside a service of a website: it is on the network as they are, without
+/// their settings.
+pub(crate) fn exec_variables(website: Option<&PlannedWebsite>) -> Variables {
     let mut variables = vec![("PATH", PATH), ("HOME", "/tmp"), ("LANG", "C.UTF-8")];
-    if beside == Beside::Browser {
+    if website.is_none() {
         variables[1] = ("HOME", crate::browser::HOME);
         variables.extend(TRUST);
     }
     let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value.into()));
-    variables.chain(reach_variables(beside == Beside::Service { has_reach: true })).collect()
+    variables.chain(website.map(reach_variables).unwrap_or_default()).collect()
 }
 
 /// What a probe is told of its sandbox.
@@ -228,3 +224,6 @@ pub(crate) fn probe(like: &ServiceSpec, host: &Host, probed: Probed<'_>) -> Serv
 fn own_program(host: &Host) -> Mount {
     Mount::ReadOnly { source: host.program.clone(), target: OWN_PROGRAM.into() }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 use super::*;
 
 /// How long a site that never gets ready is waited for here, in seconds.
-const SHORT: &str = "4";
+const SHORT: &str = "3";
 
 #[test]
 fn a_live_site_that_does_not_work_fails_by_kind_with_its_own_reason() {
@@ -18,7 +18,7 @@ fn a_live_site_that_does_not_work_fails_by_kind_with_its_own_reason() {
             ExitCode::TimedOut,
             &["github", "GitHub refuses the account: Bad credentials", "agent-env secret set"],
         ),
-        ("hang", ExitCode::TimedOut, &["github", "was not ready within 4 s"]),
+        ("hang", ExitCode::TimedOut, &["github", "was not ready within 3 s"]),
     ] {
         internet.set_mode(mode);
         let outcome = home.run(&deploy);

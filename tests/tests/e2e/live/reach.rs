@@ -210,6 +210,13 @@ fn a_deploy_whose_sites_are_all_live_has_its_gateway_and_its_forward_port() {
     let data = deploy.operation("github", "data/get", &json!({}));
     assert_eq!(data, json!({ "data": { "loaded": [] } }));
     assert_eq!(who(&deploy), "Sign in to GitHub");
+    internet.set_mode("captcha");
+    for arguments in [
+        &["env", "sign-in", deploy.id(), "github=octocat"][..],
+        &["env", "data", deploy.id(), "github", "--selector", r#""octocat/Hello-World""#],
+    ] {
+        home.run(arguments).fails(ExitCode::Failed, &["github", "a page for people instead of data"]);
+    }
     let shown = home.run(&["env", "show", "office"]).ok();
     for line in ["github.com", "*.githubassets.com"] {
         assert!(shown.contains(line), "{line}: {shown}");
