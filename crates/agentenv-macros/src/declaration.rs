@@ -14,7 +14,7 @@ const KEYS: &str = "`domains`, `name`, `live` and `allow_hosts`";
 /// One value of the declaration: readable here, or left to the compiler.
 enum Value<T> {
     Known(T),
-    Expression(Expr),
+    Expression(Box<Expr>),
 }
 
 #[derive(Default)]
@@ -65,7 +65,7 @@ fn parse(arguments: TokenStream, problems: &mut Problems) -> Declaration {
         Err(error) => {
             problems.add_error(error);
             // The domains may well be there: their absence is no second problem.
-            declaration.domains = Some(Value::Expression(syn::parse_quote!(&[])));
+            declaration.domains = Some(Value::Expression(Box::new(syn::parse_quote!(&[]))));
             return declaration;
         }
     };
@@ -75,7 +75,7 @@ fn parse(arguments: TokenStream, problems: &mut Problems) -> Declaration {
             problems.add(&meta, format_args!("write `key = value`; the keys are {KEYS}"));
             // Counted as given, so that it is refused once.
             if key == "domains" {
-                declaration.domains = Some(Value::Expression(syn::parse_quote!(&[])));
+                declaration.domains = Some(Value::Expression(Box::new(syn::parse_quote!(&[]))));
             }
             continue;
         };
@@ -103,7 +103,7 @@ fn text(value: &Expr, problems: &mut Problems) -> Value<LitStr> {
         Expr::Lit(_) | Expr::Array(_) => problems.add(value, "a name is a string: `name = \"shop\"`"),
         _ => {}
     }
-    Value::Expression(value.clone())
+    Value::Expression(Box::new(value.clone()))
 }
 
 fn boolean(value: &Expr, problems: &mut Problems) -> Value<bool> {
@@ -112,7 +112,7 @@ fn boolean(value: &Expr, problems: &mut Problems) -> Value<bool> {
         Expr::Lit(_) | Expr::Array(_) => problems.add(value, "`live` is `true` or `false`"),
         _ => {}
     }
-    Value::Expression(value.clone())
+    Value::Expression(Box::new(value.clone()))
 }
 
 fn texts(value: &Expr, problems: &mut Problems) -> Value<Vec<LitStr>> {
@@ -124,9 +124,9 @@ fn texts(value: &Expr, problems: &mut Problems) -> Value<Vec<LitStr>> {
         }
         Expr::Lit(_) => {
             problems.add(value, "host patterns are a list: `[\"shop.test\", \"*.shop.test\"]`");
-            return Value::Expression(value.clone());
+            return Value::Expression(Box::new(value.clone()));
         }
-        _ => return Value::Expression(value.clone()),
+        _ => return Value::Expression(Box::new(value.clone())),
     };
     let mut known = Vec::new();
     for element in &array.elems {
@@ -146,7 +146,7 @@ fn texts(value: &Expr, problems: &mut Problems) -> Value<Vec<LitStr>> {
     } else {
         let elements = &array.elems;
         let array: ExprArray = syn::parse_quote!([#elements]);
-        Value::Expression(syn::parse_quote!(&#array))
+        Value::Expression(Box::new(syn::parse_quote!(&#array)))
     }
 }
 

@@ -179,15 +179,6 @@ fn a_start_tab_that_no_site_claims_is_refused_naming_both() {
 }
 
 #[test]
-fn a_network_that_is_not_here_yet_is_refused() {
-    let home = desk();
-    home.put(&Bundle::new("format = 1\nkind = \"browser\"\nname = \"wide\"\nnetwork = \"open\"\n"));
-    home.put(&Bundle::multi("wide-desk", &["alpha"], Some("wide")));
-    home.run(&["env", "deploy", "wide-desk"]).fails(ExitCode::Refused, &["network"]);
-    home.assert_idle();
-}
-
-#[test]
 fn a_browser_that_crashes_during_the_deploy_ends_it() {
     let home = desk();
     let child = home.start(&["env", "deploy", "desk"]);
