@@ -6,6 +6,7 @@
 
 mod bundle;
 mod deploy;
+mod hand;
 mod home;
 mod http;
 mod internet;
@@ -18,6 +19,7 @@ mod wait;
 
 pub use bundle::{Bundle, PySite};
 pub use deploy::Deploy;
+pub use hand::{Hand, Part, Picture};
 pub use home::Home;
 pub use http::{Reply, raw_http};
 pub use internet::{Internet, SESSION, TOKEN};
