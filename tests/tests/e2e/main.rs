@@ -4,6 +4,7 @@
 mod bad_input;
 mod browser;
 mod coalescing;
+mod computer;
 mod crashes;
 mod declared;
 mod desk;
