@@ -14,6 +14,8 @@ use crate::{
     python::program,
 };
 
+mod attacks;
+mod computers;
 mod outcomes;
 mod reach;
 mod tasks;
