@@ -17,7 +17,7 @@ use crate::{
     decide::{decide, printable},
     dns::Resolver,
     error::ProxyError,
-    headers::{authority, is_host, split_port},
+    headers::{authority, is_host, parse_port, split_port},
     life::{Life, LifeOwner},
     serve,
     sites::Onward,
@@ -213,7 +213,7 @@ impl Net {
     /// A CONNECT inside a connection is no way around: the same verdict, and no tunnel either way (row 35).
     fn nested_connect(&self, asked: &str) -> ProxyError {
         let (host, port) = split_port(asked);
-        match self.verdict(host, port.and_then(|port| port.parse().ok()).unwrap_or(443)) {
+        match self.verdict(host, port.and_then(parse_port).unwrap_or(443)) {
             Ok(_) => ProxyError::BadRequest("CONNECT belongs to the forward port"),
             Err(reason) => ProxyError::Denied { host: printable(host), reason },
         }

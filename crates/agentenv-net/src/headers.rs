@@ -105,7 +105,7 @@ fn default_port<B>(request: &Request<B>) -> u16 {
 fn same_authority(a: &str, b: &str, default_port: u16) -> bool {
     let normal = |text: &str| {
         let (host, port) = split_port(text);
-        let port = port.map_or(Some(default_port), |port| port.parse().ok());
+        let port = port.map_or(Some(default_port), parse_port);
         (host.trim_end_matches('.').to_ascii_lowercase(), port)
     };
     normal(a) == normal(b)
@@ -119,10 +119,15 @@ pub(crate) fn split_port(authority: &str) -> (&str, Option<&str>) {
     }
 }
 
+/// A port as it is written in an authority: digits, and no sign, which Rust's own parser takes.
+pub(crate) fn parse_port(text: &str) -> Option<u16> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
 /// Whether an authority is this name at this port, or without one.
 pub(crate) fn is_host(authority: &str, name: &HostName, port: u16) -> bool {
     let (host, given) = split_port(authority);
-    given.is_none_or(|given| given.parse() == Ok(port)) && HostName::parse(host).is_ok_and(|host| host == *name)
+    given.is_none_or(|given| parse_port(given) == Some(port)) && HostName::parse(host).is_ok_and(|host| host == *name)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use http::{Method, Request, Response};
-use hyper::body::Incoming;
+use hyper::{body::Incoming, upgrade::Upgraded};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
@@ -13,7 +13,7 @@ use crate::{
     body::{self, Body},
     decide::printable,
     error::ProxyError,
-    headers::{authority, split_port},
+    headers::{authority, parse_port, split_port},
     serve,
 };
 
@@ -58,7 +58,7 @@ impl Net {
     fn asked(&self, authority: &str, default_port: u16) -> Result<(agentenv_protocol::HostName, Answerer), ProxyError> {
         let (host, port) = split_port(authority);
         let denied = |reason| ProxyError::Denied { host: printable(host), reason };
-        match port.map_or(Some(default_port), |port| port.parse().ok()) {
+        match port.map_or(Some(default_port), parse_port) {
             Some(port) => self.verdict(host, port).map_err(denied),
             None => {
                 self.deny(authority, 0, &DenyReason::BadName);
@@ -75,7 +75,7 @@ impl Net {
         mut request: Request<Incoming>,
     ) -> Result<Response<Body>, ProxyError> {
         let asked = authority(&request)?;
-        let port = split_port(&asked).1.and_then(|port| port.parse::<u16>().ok());
+        let port = split_port(&asked).1.and_then(parse_port);
         let (name, answerer) = self.asked(&asked, 0)?;
         let origin = Origin { name, answerer, https: port == Some(443), peer };
         let place = self.tunnels.clone().try_acquire_owned().map_err(|_| ProxyError::Busy("tunnels"))?;
@@ -87,7 +87,7 @@ impl Net {
         let life = self.life.clone();
         life.spawn(async move {
             match upgrade.await {
-                Ok(tunnel) if real.is_some() => self.tls_to_real(TokioIo::new(tunnel), origin, real).await,
+                Ok(tunnel) if real.is_some() => self.tunnel_to_real(tunnel, origin, real).await,
                 Ok(tunnel) if origin.https => self.tls(TokioIo::new(tunnel), origin).await,
                 Ok(tunnel) => self.plain(TokioIo::new(tunnel), origin).await,
                 Err(error) => tracing::debug!(%error, "tunnel ended before it began"),
@@ -95,5 +95,18 @@ impl Net {
             drop(place);
         });
         Ok(Response::new(body::empty()))
+    }
+
+    /// As it is: TCP, so that the kernel can pass the bytes on, if none of them were read together with the request.
+    async fn tunnel_to_real(self: Arc<Self>, tunnel: Upgraded, origin: Origin, real: Option<TcpStream>) {
+        match serve::tcp_below(tunnel) {
+            Ok((client, read)) if read.is_empty() => self.tls_to_real(client, origin, real).await,
+            Ok((client, read)) => {
+                let (rest, write) = client.into_split();
+                let read = tokio::io::AsyncReadExt::chain(std::io::Cursor::new(read), rest);
+                self.tls_to_real(tokio::io::join(read, write), origin, real).await;
+            }
+            Err(tunnel) => self.tls_to_real(TokioIo::new(tunnel), origin, real).await,
+        }
     }
 }

@@ -126,6 +126,41 @@ fn row_34_the_machine_and_its_metadata_service() {
     assert_denied(&DenyReason::Address, &["169.254.169.254", "127.0.0.53", "198.18.0.1"]);
 }
 
+/// Names around the table's, in many spellings; addresses; and anything at all.
+fn any_host() -> impl Strategy<Value = String> {
+    let known = prop::sample::select(vec![
+        "shop.test",
+        "github.com",
+        "gist.github.com",
+        "raw.gist.github.com",
+        "a.b.gist.github.com",
+        "bücher.example",
+        "real.example",
+        "a.real.example",
+        "other.test",
+        "example.com",
+        "localhost",
+        "127.0.0.1",
+        "[::1]",
+        "2130706433",
+        "0x7f.1",
+    ]);
+    let spelled = (known.clone(), 0..8u8).prop_map(|(host, how)| match how {
+        0 => host.to_uppercase(),
+        1 => format!("{host}."),
+        2 => format!("x.{host}"),
+        3 => format!("x{host}"),
+        4 => format!("{host}.evil"),
+        5 => format!("{host}:443"),
+        6 => format!("user@{host}"),
+        _ => host
+            .chars()
+            .map(|one| if one.is_ascii_lowercase() { char::from_u32(u32::from(one) + 0xfee0).unwrap() } else { one })
+            .collect(),
+    });
+    prop_oneof![2 => known.prop_map(str::to_owned), 4 => spelled, 2 => "[a-z]{1,3}(\\.[a-z]{1,4}){0,3}", 1 => any::<String>()]
+}
+
 proptest! {
     #[test]
     fn what_goes_to_a_site_is_covered_by_one_of_its_patterns(host in "\\PC{0,40}", port in any::<u16>()) {
@@ -157,5 +192,61 @@ proptest! {
         let sites = table(&[("*.github.com", "forge")])
             .with_live_hosts([HostPattern::parse(&format!("{label}.github.com")).unwrap()]);
         prop_assert_eq!(decide(&sites, &format!("{label}.github.com"), 443), Verdict::Site(name("forge")));
+    }
+
+    /// The rules of NET-3 by themselves, for any text.
+    #[test]
+    fn a_verdict_follows_from_the_name_alone(host in any_host(), port in prop::sample::select(vec![0u16, 22, 80, 443, 8080])) {
+        for table in [office(), office().open()] {
+            let verdict = decide(&table, &host, port);
+            match (HostName::parse(&host), port) {
+                (Err(_), _) | (_, 0 | 22 | 8080) => prop_assert!(matches!(verdict, Verdict::Deny(_)), "{:?}", host),
+                (Ok(name), _) => {
+                    // However it was written, and at both ports.
+                    prop_assert_eq!(&decide(&table, name.as_str(), 523 - port), &verdict);
+                    match table.site(&name) {
+                        Some(site) => prop_assert_eq!(verdict, Verdict::Site(site.clone())),
+                        None => prop_assert!(!matches!(verdict, Verdict::Site(_))),
+                    }
+                }
+            }
+        }
+    }
+
+    /// More live hosts, or an open network, never change who answers for a synthetic name, and never deny what was allowed.
+    #[test]
+    fn a_way_out_takes_no_name_from_a_site(host in any_host(), live in prop::sample::select(vec!["*.com", "*.gist.github.com", "gist.github.com", "shop.test", "*.test", "*.example"])) {
+        let sites = office();
+        let wider = [sites.clone().open(), sites.clone().with_live_hosts([HostPattern::parse(live).unwrap()])];
+        for wider in wider {
+            match decide(&sites, &host, 443) {
+                Verdict::Deny(DenyReason::NotAllowed) => {
+                    let verdict = decide(&wider, &host, 443);
+                    prop_assert!(matches!(verdict, Verdict::Direct | Verdict::Deny(DenyReason::NotAllowed)), "{:?}", verdict);
+                }
+                same => prop_assert_eq!(decide(&wider, &host, 443), same),
+            }
+        }
+    }
+
+    /// Only exact names and wildcards' names, by label: never by how a name ends.
+    #[test]
+    fn a_name_beside_a_live_pattern_is_denied(before in "[a-z]{1,6}", after in "[a-z]{1,6}") {
+        let table = SiteTable::default().with_live_hosts(["github.com", "*.githubassets.com"].map(|one| HostPattern::parse(one).unwrap()));
+        for host in [format!("{before}github.com"), format!("{before}.github.com"), format!("github.com.{after}"), format!("github.com{after}"),
+            format!("{before}githubassets.com"), "githubassets.com".to_owned(), format!("{before}.githubassets.com.{after}")] {
+            prop_assert_eq!(decide(&table, &host, 443), Verdict::Deny(DenyReason::NotAllowed), "{}", host);
+        }
+        prop_assert_eq!(decide(&table, &format!("{before}.{after}.githubassets.com"), 443), Verdict::Direct);
+    }
+
+    #[test]
+    fn the_order_of_entries_changes_nothing(host in any_host(), seed in any::<u64>()) {
+        let mut entries = vec![("*.github.com", "forge"), ("*.gist.github.com", "gists"), ("raw.gist.github.com", "raw"), ("*.com", "rest")];
+        let first = table(&entries);
+        let turns = usize::try_from(seed % 4).unwrap();
+        entries.rotate_left(turns);
+        if seed & 4 == 0 { entries.reverse(); }
+        prop_assert_eq!(decide(&table(&entries), &host, 443), decide(&first, &host, 443));
     }
 }

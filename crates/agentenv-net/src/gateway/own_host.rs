@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::headers::split_port;
+use crate::headers::{parse_port, split_port};
 
 /// Whether an authority is what this machine calls itself, at any port: behind a forwarded one (`ssh -L`) a gateway is at
 /// another, and a page has no way to give its own name an address's spelling. A name that leads here by DNS is never one.
@@ -16,7 +16,7 @@ pub(super) fn is_own(authority: &str) -> bool {
         || host == Ipv4Addr::LOCALHOST.to_string()
         || host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).and_then(|host| host.parse().ok())
             == Some(IpAddr::V6(Ipv6Addr::LOCALHOST));
-    host_is_own && port.is_none_or(|port| port.parse::<u16>().is_ok())
+    host_is_own && port.is_none_or(|port| parse_port(port).is_some())
 }
 
 #[cfg(test)]
@@ -51,6 +51,7 @@ mod tests {
             "localhost:",
             "localhost:4000:4000",
             "localhost:99999",
+            "localhost:+4000",
             " localhost",
         ] {
             assert!(!is_own(other), "{other}");
