@@ -14,7 +14,6 @@ use crate::{
     python::program,
 };
 
-mod attacks;
 mod computers;
 mod outcomes;
 mod reach;
