@@ -1,5 +1,5 @@
-//! `cargo xtask bench deploy|reset|capture`: how long a deploy, a reset and a teardown take, against the floor, in turns in one run;
-//! what a capture loses and costs, against other programs.
+//! `cargo xtask bench deploy|reset|capture|proxy`: how long a deploy, a reset and a teardown take, against the floor, in turns in one run;
+//! what a capture loses and costs, and what the network's proxies do, against other programs.
 //!
 //! The floor is the same processes in the same namespaces and nothing else: the sandbox crate alone, told to start what a
 //! deploy was seen to run, in the same order, and to wait until it is up. No command line, store, plan, records, gateway, cards,
@@ -11,6 +11,7 @@ mod devtools;
 mod floor;
 mod numbers;
 mod office;
+mod proxy;
 mod resets;
 mod say;
 mod seen;
@@ -29,8 +30,12 @@ fn main() -> ExitCode {
         ["reset"] => resets::bench(),
         ["capture"] => captures::bench(),
         [captures::INSIDE] => captures::inside(),
+        ["proxy"] => proxy::bench(),
+        [proxy::INSIDE] => proxy::inside(),
+        [proxy::ours::OURS, folder] => proxy::ours::serve(folder.as_ref()),
+        [proxy::splice::SPLICE] => proxy::splice::serve(),
         _ => {
-            say!("usage: agentenv-bench deploy|reset|capture");
+            say!("usage: agentenv-bench deploy|reset|capture|proxy");
             return ExitCode::from(2);
         }
     }

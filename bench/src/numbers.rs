@@ -21,11 +21,16 @@ impl Numbers {
 
     /// Adds milliseconds.
     pub fn add_ms(&mut self, ms: f64) {
-        self.0.push(ms);
+        self.add_value(ms);
+    }
+
+    /// Adds something that is no time.
+    pub fn add_value(&mut self, value: f64) {
+        self.0.push(value);
         self.0.sort_by(f64::total_cmp);
     }
 
-    /// The median, in milliseconds.
+    /// The median, in milliseconds where those were added.
     pub fn median(&self) -> f64 {
         match self.0.len() {
             0 => f64::NAN,
