@@ -125,7 +125,7 @@ impl Hand {
 
     /// Does something; it must be done.
     #[track_caller]
-    pub fn act(&self, action: Value) -> Value {
+    pub fn act(&self, action: &Value) -> Value {
         let (status, body) = self.ask("POST", "/act", &action.to_string());
         let body: Value = serde_json::from_slice(&body).expect("JSON");
         assert_eq!(status, 200, "{action}: {body}");
@@ -144,19 +144,19 @@ impl Hand {
     /// Clicks.
     #[track_caller]
     pub fn click(&self, [x, y]: [usize; 2]) {
-        self.act(json!({ "action": "left_click", "coordinate": [x, y] }));
+        self.act(&json!({ "action": "left_click", "coordinate": [x, y] }));
     }
 
     /// Presses keys.
     #[track_caller]
     pub fn key(&self, keys: &str) {
-        self.act(json!({ "action": "key", "text": keys }));
+        self.act(&json!({ "action": "key", "text": keys }));
     }
 
     /// Types.
     #[track_caller]
     pub fn write(&self, text: &str) {
-        self.act(json!({ "action": "type", "text": text }));
+        self.act(&json!({ "action": "type", "text": text }));
     }
 
     /// The screen, or a part of it.

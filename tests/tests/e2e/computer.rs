@@ -265,6 +265,6 @@ fn what_is_refused(hand: &Hand) {
     for region in ["0,0,1025,10", "1000,0,30,10", "0,0,0,0", "x"] {
         assert_eq!(hand.ask("GET", &format!("/screenshot?region={region}"), "").0, 400, "{region}");
     }
-    let half = hand.act(json!({ "action": "mouse_move", "coordinate": [5, 7] }));
+    let half = hand.act(&json!({ "action": "mouse_move", "coordinate": [5, 7] }));
     assert_eq!((&half["cursor"], &half["screenshot"]), (&json!([5, 7]), &Value::Null));
 }

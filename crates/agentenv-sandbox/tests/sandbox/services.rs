@@ -13,6 +13,7 @@ crate::trials![
     what_cannot_be_started_is_named,
     a_source_under_a_closed_folder_is_mounted,
     exec_joins_the_service,
+    terminals_are_the_services_own,
     a_service_begins_when_what_has_to_be_first_is_done_or_never,
     limits_hold,
 ];
@@ -133,6 +134,19 @@ fn a_source_under_a_closed_folder_is_mounted() {
     let output = finish(host.start(&sandbox, &spec));
     assert_eq!(output.stdout, "site");
     assert!(output.stderr.contains("Read-only file system") && !output.stderr.contains("secret"), "{}", output.stderr);
+}
+
+fn terminals_are_the_services_own() {
+    let host = Host::new();
+    let sandbox = host.create(NetworkKind::Browser);
+    let script = "import os, pty\nmaster, slave = pty.openpty()\nprint(os.ttyname(slave), os.listdir('/dev/pts'))";
+    let mut with = spec(&sandbox, &["/usr/bin/python3", "-c", script]);
+    with.mounts.push(Mount::Terminals);
+    let output = finish(host.start(&sandbox, &with));
+    // The first of its own: none of the host's is among them.
+    assert_eq!(output.stdout, "/dev/pts/0 ['0', 'ptmx']\n", "{}", output.stderr);
+    let without = spec(&sandbox, &["sh", "-c", "ls /dev/pts /dev/ptmx /dev/tty; true"]);
+    assert_eq!(finish(host.start(&sandbox, &without)).stdout, "");
 }
 
 fn exec_joins_the_service() {
