@@ -3,7 +3,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use http::{Method, Request, Response};
-use hyper::{body::Incoming, upgrade::Upgraded};
+use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
@@ -87,7 +87,7 @@ impl Net {
         let life = self.life.clone();
         life.spawn(async move {
             match upgrade.await {
-                Ok(tunnel) if real.is_some() => self.tunnel_to_real(tunnel, origin, real).await,
+                Ok(tunnel) if real.is_some() => self.tls_to_real(TokioIo::new(tunnel), origin, real).await,
                 Ok(tunnel) if origin.https => self.tls(TokioIo::new(tunnel), origin).await,
                 Ok(tunnel) => self.plain(TokioIo::new(tunnel), origin).await,
                 Err(error) => tracing::debug!(%error, "tunnel ended before it began"),
@@ -95,18 +95,5 @@ impl Net {
             drop(place);
         });
         Ok(Response::new(body::empty()))
-    }
-
-    /// As it is: TCP, so that the kernel can pass the bytes on, if none of them were read together with the request.
-    async fn tunnel_to_real(self: Arc<Self>, tunnel: Upgraded, origin: Origin, real: Option<TcpStream>) {
-        match serve::tcp_below(tunnel) {
-            Ok((client, read)) if read.is_empty() => self.tls_to_real(client, origin, real).await,
-            Ok((client, read)) => {
-                let (rest, write) = client.into_split();
-                let read = tokio::io::AsyncReadExt::chain(std::io::Cursor::new(read), rest);
-                self.tls_to_real(tokio::io::join(read, write), origin, real).await;
-            }
-            Err(tunnel) => self.tls_to_real(TokioIo::new(tunnel), origin, real).await,
-        }
     }
 }
