@@ -125,7 +125,10 @@ with sync_playwright() as playwright:
         return data[4 * (1280 * 790 + 640)] ? seen.size : 0;
     }}"""
     try:
-        page.wait_for_function(f"({{count}})() > 50", timeout=15000)
+        # Not by wait_for_function: the page's policy forbids the eval that it polls with.
+        for _ in range(150):
+            if page.evaluate(count) > 50: break
+            page.wait_for_timeout(100)
     finally:
         page.screenshot(path={path:?})
     print(json.dumps(page.evaluate(count)))
