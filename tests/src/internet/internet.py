@@ -6,9 +6,11 @@ may reach), and `mode`, which a test may write: `captcha`, `refuse`, `hang`, or 
 """
 
 import http.server
+import ipaddress
 import json
 import os
 import socket
+import socketserver
 import ssl
 import struct
 import subprocess
@@ -37,7 +39,24 @@ NAMES = {
     "self-signed.github.com": "203.0.113.32",
     "rebind.github.com": "203.0.113.10",
     "internal.github.com": PRIVATE,
+    "h2.github.com": "203.0.113.33",
 }
+# Names whose answers hold an address that is not public.
+INSIDE = {
+    "shared.github.com": ["100.64.0.1"],
+    "multicast.github.com": ["224.0.0.251"],
+    "nothing.github.com": ["0.0.0.0"],
+    "metadata.github.com": ["169.254.169.254"],
+    "loopback6.github.com": ["::1"],
+    "mapped.github.com": ["::ffff:127.0.0.1"],
+    "unique-local.github.com": ["fd00::1"],
+    "nat64.github.com": ["64:ff9b::7f00:1"],
+    "mixed.github.com": ["203.0.113.10", "127.0.0.1"],
+    "mixed6.github.com": ["203.0.113.10", "::1"],
+}
+# Another name for an internal host.
+ALIAS, TARGET = "alias.github.com", "intranet.github.com"
+METADATA = "169.254.169.254"
 WRITING = threading.Lock()
 
 
@@ -148,7 +167,8 @@ class Origin(http.server.BaseHTTPRequestHandler):
         if host == "avatars.githubusercontent.com":
             return self.answer(200, PIXEL, "image/png")
         if host == "portal.github.com":
-            return self.answer(302, "", Location="https://example.com/login")
+            to = urllib.parse.urlsplit(self.path).query
+            return self.answer(302, "", Location=urllib.parse.unquote(to) or "https://example.com/login")
         self.answer(200, f"<!doctype html><title>real {host}</title>real {host}")
 
     def api(self, path):
@@ -166,6 +186,30 @@ class Origin(http.server.BaseHTTPRequestHandler):
 
 class Plain(Origin):
     tls = False
+
+
+class Http2(socketserver.BaseRequestHandler):
+    """Answers every request over HTTP/2 with a page, whatever it asks for."""
+
+    def frame(self, kind, flags, stream, payload=b""):
+        self.request.sendall(struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload)
+
+    def handle(self):
+        file = self.request.makefile("rb")
+        file.read(24)
+        self.frame(4, 0, 0)
+        while len(head := file.read(9)) == 9:
+            length, kind, flags = int.from_bytes(head[:3], "big"), head[3], head[4]
+            stream, payload = int.from_bytes(head[5:], "big"), file.read(length)
+            if kind in (4, 6) and not flags & 1:
+                self.frame(kind, 1, 0, payload if kind == 6 else b"")
+            if kind == 1:
+                note("requests.jsonl", host="h2.github.com", tls=True, method="?", path="?", headers={})
+                # `:status: 200`, then literals that no table keeps; it says that it has HTTP/3 too, and for whom else it speaks.
+                fields = {"content-type": "text/html", "alt-svc": 'h3=":443", h2="gist.github.com:443"'}
+                self.frame(1, 4, stream, b"\x88" + b"".join(
+                    bytes([0, len(name)]) + name.encode() + bytes([len(value)]) + value.encode() for name, value in fields.items()))
+                self.frame(0, 1, stream, b"<!doctype html><title>h2</title><h1>real over h2</h1>")
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -218,34 +262,43 @@ def name_server():
         kind = struct.unpack(">H", message[at + 1:at + 3])[0]
         name, question = ".".join(labels), message[12:at + 5]
         note("dns.jsonl", name=name, type=kind)
-        address = NAMES.get(name)
+        addresses = INSIDE.get(name) or ([NAMES[name]] if name in NAMES else [])
         if name == "rebind.github.com" and kind == 1:
             asked[name] = asked.get(name, 0) + 1
             if asked[name] > 1:
-                address = "127.0.0.1"
-        found = address is not None and kind == 1
-        code = 0 if address is not None else 3
-        head = message[:2] + struct.pack(">HHHHH", 0x8180 | code, 1, int(found), 0, 0)
-        record = b"\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x00\x00\x04" + socket.inet_aton(address) if found else b""
-        server.sendto(head + question + record, client)
+                addresses = ["127.0.0.1"]
+        records, owner = [], b"\xc0\x0c"
+        if name == ALIAS:
+            owner = b"".join(bytes([len(label)]) + label.encode() for label in TARGET.split(".")) + b"\0"
+            records, addresses = [(b"\xc0\x0c", 5, owner)], [PRIVATE]
+        packed = [ipaddress.ip_address(address).packed for address in addresses]
+        records += [(owner, kind, data) for data in packed if kind == {4: 1, 16: 28}[len(data)]]
+        head = message[:2] + struct.pack(">HHHHH", 0x8180 | (0 if addresses else 3), 1, len(records), 0, 0)
+        # Kept by nobody: each has a time to live of zero.
+        answer = b"".join(who + struct.pack(">HHIH", what, 1, 0, len(data)) + data for who, what, data in records)
+        server.sendto(head + question + answer, client)
 
 
 def main():
     run("ip", "link", "set", "lo", "up")
-    for address in sorted({DNS, *NAMES.values()}):
+    for address in sorted({DNS, METADATA, *NAMES.values()}):
         run("ip", "addr", "add", f"{address}/32", "dev", "lo")
     run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30", "-subj",
         "/CN=Root of the test's internet", "-keyout", os.path.join(FOLDER, "ca.key"), "-out", os.path.join(FOLDER, "ca.pem"))
     for address in {address for address in NAMES.values() if address != PRIVATE}:
         names = sorted((name for name in NAMES if NAMES[name] == address), key=len)
-        if names[0] == "github.com":
+        if names[0] in ("github.com", "h2.github.com"):
             # It covers names that are other sites': browsers that reuse HTTP/2 connections by certificate would go wrong.
             names.append("*.github.com")
         days = -1 if names[0] == "expired.github.com" else 30
         context = certificate(names[0], names, days, sign=names[0] != "self-signed.github.com")
-        serve(address, 443, Origin, context)
+        if names[0] == "h2.github.com":
+            context.set_alpn_protocols(["h2"])
+        serve(address, 443, Http2 if names[0] == "h2.github.com" else Origin, context)
         serve(address, 80, Plain)
-    for address, port in ((PRIVATE, 443), (PRIVATE, 80), ("127.0.0.1", 443), ("127.0.0.1", 80)):
+    traps = [(address, port) for address in (PRIVATE, "127.0.0.1", METADATA) for port in (80, 443)]
+    traps += [("203.0.113.10", port) for port in (22, 25, 853, 8443)] + [(DNS, 443), (DNS, 853)]
+    for address, port in traps:
         trap(address, port)
     threading.Thread(target=name_server, daemon=True).start()
     print("ready", flush=True)

@@ -14,6 +14,7 @@ use crate::{
     python::program,
 };
 
+mod attacks;
 mod computers;
 mod outcomes;
 mod reach;

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// TLS by hand in the browser's sandbox: to a name's address, with any SNI, with the ClientHello cut up.
-const TLS: &str = r#"
+pub const TLS: &str = r#"
 import ssl
 def hello_of(context, sni):
     inn, out = ssl.MemoryBIO(), ssl.MemoryBIO()
