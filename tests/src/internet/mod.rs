@@ -116,6 +116,9 @@ impl Internet {
             .arg(filter)
             .output()
             .expect("tcpdump starts");
+        // A filter that is none would find nothing.
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!said.contains("filter expression"), "{filter}: {said}");
         String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
     }
 
