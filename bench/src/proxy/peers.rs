@@ -76,7 +76,14 @@ fn find(program: &str) -> Option<PathBuf> {
 }
 
 fn installed(program: &str) -> Command {
-    Command::new(find(program).expect("it was looked for"))
+    mortal(find(program).expect("it was looked for"))
+}
+
+/// Ends with this program, also where that is interrupted; all but squid, which takes another user and so loses the signal.
+fn mortal(program: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "TERM", "--"]).arg(program);
+    command
 }
 
 fn local(port: u16) -> SocketAddr {
@@ -87,7 +94,7 @@ impl Peers {
     /// Starts all, and waits until each listens.
     pub fn start(folder: &Path) -> Self {
         let mut peers = Self { tunnels: Vec::new(), tls: Vec::new(), gateway: Vec::new(), children: Vec::new() };
-        let this = || Command::new(env::current_exe().expect("this program has a file"));
+        let this = || mortal(env::current_exe().expect("this program has a file"));
         certificate(folder);
 
         let group = peers.spawn(this().arg(ours::OURS).arg(folder), &ours::PORTS);
@@ -146,7 +153,7 @@ impl Peers {
             );
         }
         let group = self.spawn(
-            Command::new(program)
+            mortal(program)
                 .args(["--quiet", "--mode", &format!("reverse:http://{UPSTREAM}"), "--listen-host", "127.0.0.1"])
                 .args(["--set", "flow_detail=0", "--set", &format!("confdir={}", folder.join("mitm").display())])
                 .args(["--listen-port", &PORTS[6].to_string()]),
