@@ -98,7 +98,8 @@ pub fn winner<'a>(claims: &'a [Claim], host: &HostName) -> Option<&'a Claim> {
 /// Whose every name of a pattern is, as far as one claim has all of them; names within it may be somebody else's.
 pub fn winner_of<'a>(claims: &'a [Claim], pattern: &HostPattern) -> Option<&'a Claim> {
     // Of equals the first one: between live sites that share a host nobody loses anything.
-    let stronger = |best: &'a Claim, next: &'a Claim| if next.wins_over(best) == Ordering::Greater { next } else { best };
+    let stronger =
+        |best: &'a Claim, next: &'a Claim| if next.wins_over(best) == Ordering::Greater { next } else { best };
     claims.iter().filter(|claim| claim.pattern.contains(pattern)).reduce(stronger)
 }
 

@@ -53,8 +53,8 @@ mod values;
 
 pub use card::compare_card;
 pub use claims::{
-    Claim, ClaimKind, LiveHosts, Rank, Reach, check_claims, claims_of, claims_of_computer, live_hosts, reach, site_reach,
-    site_table, website_names, winner, winner_of,
+    Claim, ClaimKind, LiveHosts, Rank, Reach, check_claims, claims_of, claims_of_computer, live_hosts, reach,
+    site_reach, site_table, website_names, winner, winner_of,
 };
 pub use env::{
     BrowserSpec, ComputerSpec, DEFAULT_READY_TIMEOUT_S, EnvKind, EnvRecord, EnvRef, EnvRefError, EnvSpec, EnvVersion,
@@ -63,14 +63,14 @@ pub use env::{
 pub use multi::{MemberFile, MemberTarget, MultiFile, resolve_multi};
 pub use parse::{EnvFile, FileSpec, Flags, MAX_ENV_FILE_BYTES, parse_env, parse_env_of_source, parse_env_with_flags};
 pub use plan::{
-    Abilities, CaptureOptions, Plan, PlanInput, ComputerSettings, PlannedBrowser, PlannedComputer, PlannedService, PlannedWebsite, Program, Role,
-    computer_settings, hidden_computer_values, hidden_values, plan, resolve_settings,
+    Abilities, CaptureOptions, ComputerSettings, Plan, PlanInput, PlannedBrowser, PlannedComputer, PlannedService,
+    PlannedWebsite, Program, Role, computer_settings, hidden_computer_values, hidden_values, plan, resolve_settings,
 };
 pub use problem::{Place, Problem, Problems};
 pub use reference::{EnvVariable, Reference, ReferenceError, SettingName, SettingValue};
 pub use source::{
-    Declaration, Declared, DeclaredSetting, DeclaredSettings, MAX_SOURCE_BYTES, MAX_SOURCE_FILE_BYTES, MAX_SOURCE_FILES,
-    READ_STACK_BYTES, RustManifest, RustPackage, SourceFile, is_source, read_rust, server_folder,
+    Declaration, Declared, DeclaredSetting, DeclaredSettings, MAX_SOURCE_BYTES, MAX_SOURCE_FILE_BYTES,
+    MAX_SOURCE_FILES, READ_STACK_BYTES, RustManifest, RustPackage, SourceFile, is_source, read_rust, server_folder,
 };
 pub use tabs::{StartTab, TabError, unclaimed_tabs};
 pub use values::Values;

@@ -33,7 +33,9 @@ impl ReferenceError {
         match self {
             Self::Name(_) => "letters, digits and `_`, no digit first, 64 characters at most",
             Self::Variable(_) => "`env:NAME`, a name of letters, digits and `_`, no digit first",
-            Self::Path(_) => "`secret:PATH`, a path of letters, digits, `.`, `_`, `-` between `/`, 200 characters at most",
+            Self::Path(_) => {
+                "`secret:PATH`, a path of letters, digits, `.`, `_`, `-` between `/`, 200 characters at most"
+            }
             Self::Query(_) => "`?default=` and a value",
         }
     }

@@ -84,12 +84,7 @@ pub(crate) async fn cp(home: &Home, output: Output, args: &CpArgs) -> Result<(),
     output.result(&json!({ "bytes": bytes }), || format!("{bytes} bytes copied"))
 }
 
-async fn fetch(
-    home: &Home,
-    args: &CpArgs,
-    (name, path): (&SandboxName, &str),
-    to: &Path,
-) -> Result<u64, ControlError> {
+async fn fetch(home: &Home, args: &CpArgs, (name, path): (&SandboxName, &str), to: &Path) -> Result<u64, ControlError> {
     let to = if to.is_dir() { to.join(last_name(path)?) } else { to.to_owned() };
     let failed = |error: &dyn std::fmt::Display| {
         ControlError::new(ExitCode::Refused, format!("{} cannot be written: {error}", to.display()))
@@ -212,10 +207,8 @@ mod tests {
 
     #[test]
     fn which_end_is_in_a_sandbox() {
-        let sandbox = |name: &str, path: &str| Place::Sandbox {
-            name: SandboxName::parse(name).unwrap(),
-            path: path.to_owned(),
-        };
+        let sandbox =
+            |name: &str, path: &str| Place::Sandbox { name: SandboxName::parse(name).unwrap(), path: path.to_owned() };
         for (text, place) in [
             ("desk:notes.txt", sandbox("desk", "notes.txt")),
             ("tracker/frontend:/tmp/a:b", sandbox("tracker/frontend", "/tmp/a:b")),

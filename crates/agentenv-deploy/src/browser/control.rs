@@ -51,12 +51,7 @@ impl Browser {
         self.cdp.is_open()
     }
 
-    async fn connect_any<F, R>(
-        name: Name,
-        dial: F,
-        port: u16,
-        limit: Duration,
-    ) -> Result<(Self, Residue), BrowserError>
+    async fn connect_any<F, R>(name: Name, dial: F, port: u16, limit: Duration) -> Result<(Self, Residue), BrowserError>
     where
         F: Fn() -> R,
         R: Future<Output = io::Result<TcpStream>>,

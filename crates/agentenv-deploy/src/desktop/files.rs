@@ -56,7 +56,14 @@ pub(super) const PROGRAMS: [Program; 4] = [
         class: "Mousepad",
         opens: "text/plain;text/csv;application/json;application/xml;",
     },
-    Program { file: "xterm.desktop", name: "Terminal", command: "xterm", icon: "utilities-terminal", class: "XTerm", opens: "" },
+    Program {
+        file: "xterm.desktop",
+        name: "Terminal",
+        command: "xterm",
+        icon: "utilities-terminal",
+        class: "XTerm",
+        opens: "",
+    },
 ];
 
 impl Program {

@@ -36,10 +36,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// Draws windows' frames, and keeps the order.
 const WINDOW_MANAGER: &[&str] = &["openbox", "--config-file", "/etc/xdg/openbox/rc.xml"];
 /// What is kept running beside it: programs and their arguments.
-const KEPT: [&[&str]; 2] = [
-    &["tint2", "-c", "/etc/xdg/tint2/tint2rc"],
-    &["pcmanfm", "--desktop", "--profile", "default"],
-];
+const KEPT: [&[&str]; 2] =
+    [&["tint2", "-c", "/etc/xdg/tint2/tint2rc"], &["pcmanfm", "--desktop", "--profile", "default"]];
 
 /// Why there is no desktop.
 #[derive(Debug, thiserror::Error)]

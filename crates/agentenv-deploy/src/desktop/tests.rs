@@ -21,7 +21,8 @@ fn file<'a>(launch: &'a Launch, path: &str) -> &'a str {
 fn the_browser_has_a_window_and_what_a_browser_alone_has() {
     let launch = planned(1.5);
     let script = file(&launch, "agent-env/browser");
-    for flag in ["--proxy-server=http://127.0.0.1:3128", "--remote-debugging-port=9222", "--force-device-scale-factor=1.5"]
+    for flag in
+        ["--proxy-server=http://127.0.0.1:3128", "--remote-debugging-port=9222", "--force-device-scale-factor=1.5"]
     {
         assert!(script.contains(&format!("'{flag}'")), "{flag}");
     }

@@ -143,12 +143,8 @@ pub(crate) async fn build(prepared: Prepared, down: &Down) -> Result<Arc<Deploy>
         machines.computers.push(computer);
     }
     let gateway = names.gateway(&context, &pods, &machines, Arc::clone(&sites))?;
-    let (probed, tabs, captured) = join3(
-        machines.probe(&context, &names.first_names()),
-        machines.open_tabs(),
-        context.captures.check(),
-    )
-    .await;
+    let (probed, tabs, captured) =
+        join3(machines.probe(&context, &names.first_names()), machines.open_tabs(), context.captures.check()).await;
     probed?;
     tabs?;
     captured?;

@@ -222,9 +222,7 @@ async fn run(
         let browser = Browser::connect(plan.name.clone(), dial, DEVTOOLS, START_LIMIT).await;
         browser.map_err(|error| browser_error(&error, &service.log().last()))
     };
-    let drawn = async {
-        screen.wait_drawn(START_LIMIT).await.map_err(|error| not_drawn(&error, &service))
-    };
+    let drawn = async { screen.wait_drawn(START_LIMIT).await.map_err(|error| not_drawn(&error, &service)) };
     let up = async { futures_util::try_join!(browser, drawn) };
     tokio::select! {
         up = up => up.map(|(browser, ())| Running { service: Arc::clone(&service), browser }),

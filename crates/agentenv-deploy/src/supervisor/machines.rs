@@ -15,10 +15,8 @@ pub(crate) struct Machines {
 impl Machines {
     /// Probes every sandbox (NET-6), whose placed sockets are served by now.
     pub(crate) async fn probe(&self, context: &Context, names: &[String]) -> Result<(), ControlError> {
-        let (browsers, computers) = (
-            probe::browsers(context, &self.browsers, names),
-            probe::computers(context, &self.computers, names),
-        );
+        let (browsers, computers) =
+            (probe::browsers(context, &self.browsers, names), probe::computers(context, &self.computers, names));
         futures_util::try_join!(browsers, computers).map(drop)
     }
 

@@ -55,9 +55,7 @@ impl Deploy {
             total_ms: milliseconds(began.elapsed()),
             data_ms: milliseconds(data),
             browser_ms: milliseconds(stopping + starting.elapsed()),
-            browsers: names
-                .map(|name| (name.clone(), COLD.to_owned()))
-                .collect::<BTreeMap<Name, String>>(),
+            browsers: names.map(|name| (name.clone(), COLD.to_owned())).collect::<BTreeMap<Name, String>>(),
             not_undone: self.pods.values().filter(|pod| pod.website.live).map(|pod| pod.name().clone()).collect(),
         })
     }

@@ -46,14 +46,14 @@ impl Deploy {
         let all: Vec<Target<'_>> = browsers.chain(self.computers.values().map(Target::Computer)).collect();
         let known = || all.iter().map(|target| target.name().as_str()).collect::<Vec<_>>().join(", ");
         match target {
-            Some(name) => all.iter().find(|target| target.name() == name).map(|target| vec![*target]).ok_or_else(|| {
-                ControlError::new(ExitCode::Refused, format!("the deploy has no browser `{name}`"))
-                    .hint(format!("it has: {}", known()))
-            }),
-            None if all.is_empty() => {
-                Err(ControlError::new(ExitCode::Refused, "the deploy has no browser to sign in")
-                    .hint("deploy one with the sites, as a multi env"))
+            Some(name) => {
+                all.iter().find(|target| target.name() == name).map(|target| vec![*target]).ok_or_else(|| {
+                    ControlError::new(ExitCode::Refused, format!("the deploy has no browser `{name}`"))
+                        .hint(format!("it has: {}", known()))
+                })
             }
+            None if all.is_empty() => Err(ControlError::new(ExitCode::Refused, "the deploy has no browser to sign in")
+                .hint("deploy one with the sites, as a multi env")),
             None => Ok(all),
         }
     }

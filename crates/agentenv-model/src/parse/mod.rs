@@ -9,8 +9,8 @@ mod website;
 use agentenv_protocol::Name;
 use toml_edit::Document;
 
-pub(crate) use self::website::is_inner_path;
 use self::reader::{Reader, Section};
+pub(crate) use self::website::is_inner_path;
 use crate::{
     BrowserSpec, ComputerSpec, Declaration, EnvKind, MultiFile, Place, Problems, WebsiteSpec,
     env::FORMAT,

@@ -117,9 +117,7 @@ pub fn computer_settings(computer: &PlannedComputer, values: &Values) -> Result<
 pub fn hidden_computer_values(computer: &PlannedComputer, values: &Values) -> Vec<SecretString> {
     let hidden = |(name, value): (&SettingName, &SettingValue)| match value {
         SettingValue::Reference(reference @ Reference::Secret { .. }) => values.get(reference).cloned(),
-        SettingValue::Reference(reference) if computer.secret_settings.contains(name) => {
-            values.get(reference).cloned()
-        }
+        SettingValue::Reference(reference) if computer.secret_settings.contains(name) => values.get(reference).cloned(),
         _ => None,
     };
     computer.settings.iter().filter_map(hidden).collect()

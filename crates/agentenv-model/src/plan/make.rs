@@ -2,7 +2,10 @@
 
 use agentenv_protocol::Name;
 
-use super::{Abilities, Plan, PlanInput, PlannedBrowser, PlannedComputer, PlannedService, PlannedWebsite, Program, Role, captures, computer};
+use super::{
+    Abilities, Plan, PlanInput, PlannedBrowser, PlannedComputer, PlannedService, PlannedWebsite, Program, Role,
+    captures, computer,
+};
 use crate::{
     BrowserSpec, Claim, ComputerSpec, EnvSpec, EnvVersion, FrontendSpec, Member, NetworkSpec, Place, Problem, Problems,
     Reach, Reference, ServiceSpec, SettingValue, WebsiteSource, WebsiteSpec, check_claims, claims_of,
@@ -16,8 +19,12 @@ const FIRST_STATIC_PORT: u16 = 8080;
 
 /// Plans a deploy, or says everything that is in its way.
 pub fn plan(input: &PlanInput) -> Result<Plan, Problems> {
-    let mut planning =
-        Planning { abilities: &input.abilities, problems: Vec::new(), claims: Vec::new(), networks: Networks::default() };
+    let mut planning = Planning {
+        abilities: &input.abilities,
+        problems: Vec::new(),
+        claims: Vec::new(),
+        networks: Networks::default(),
+    };
     let mut plan = Plan {
         env: input.env.name.clone(),
         version: input.env.version,

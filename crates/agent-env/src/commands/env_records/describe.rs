@@ -1,6 +1,8 @@
 //! Stored envs as people read them.
 
-use agentenv_model::{EnvSpec, FrontendSpec, Member, NetworkSpec, SettingValue, WebsiteSource, WebsiteSpec, site_reach};
+use agentenv_model::{
+    EnvSpec, FrontendSpec, Member, NetworkSpec, SettingValue, WebsiteSource, WebsiteSpec, site_reach,
+};
 
 /// What an env answers to, or is made of.
 pub(super) fn names(spec: &EnvSpec) -> String {
