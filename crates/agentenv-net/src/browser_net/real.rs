@@ -3,7 +3,7 @@
 use std::{io, sync::Arc};
 
 use agentenv_protocol::HostName;
-use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
+use http::{HeaderValue, Request, Response, StatusCode, Uri, Version, header};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use hyper::{body::Incoming, client::conn::http1};
@@ -18,7 +18,7 @@ use tracing::Instrument as _;
 use super::{Net, Origin};
 use crate::{
     DenyReason,
-    body::{self, AnswerBody, Body, Progress, RequestBody},
+    body::{self, AnswerBody, Body, Progress},
     error::ProxyError,
     headers::{is_websocket, remove_hop_by_hop, remove_ours},
     interim::Interim,
@@ -164,17 +164,7 @@ fn outgoing(
     if websocket {
         set_upgrade(&mut parts.headers);
     }
-    parts.headers.remove(header::CONTENT_LENGTH);
-    if body.is_end_stream() && !matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS) {
-        parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
-    }
-    parts.extensions.clear();
-    let body = if body.is_end_stream() {
-        body::empty()
-    } else {
-        RequestBody::new(body, progress.clone(), wait).boxed_unsync()
-    };
-    Ok(Request::from_parts(parts, body))
+    Ok(body::onward(parts, body, progress, wait))
 }
 
 fn set_upgrade(headers: &mut http::HeaderMap) {

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::{Connection, Sites, origin_form};
 use crate::{
     Role, Upstream,
-    body::{self, AnswerBody, Body, Progress, RequestBody},
+    body::{self, AnswerBody, Body, Progress},
     error::ProxyError,
     headers::{is_websocket, list, remove_hop_by_hop, remove_ours, set_forwarded},
     life::Life,
@@ -87,18 +87,7 @@ impl Sites {
             parts.headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
             parts.headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
         }
-        // hyper writes what it sends: the length of the body as it was framed, or chunks.
-        parts.headers.remove(header::CONTENT_LENGTH);
-        if body.is_end_stream() && !matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS) {
-            parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
-        }
-        parts.extensions.clear();
-        let body = if body.is_end_stream() {
-            body::empty()
-        } else {
-            RequestBody::new(body, progress.clone(), self.limits.request_body).boxed_unsync()
-        };
-        Request::from_parts(parts, body)
+        body::onward(parts, body, progress, self.limits.request_body)
     }
 
     /// Sends by a pooled connection or a new one. A pooled one that the site closed meanwhile is replaced, if nothing of
