@@ -66,7 +66,7 @@ pub fn inside() {
     fs::create_dir_all(&folder).expect("memory to write to");
     let peers = Peers::start(&folder);
     say!(
-        "our code is built by the dev profile, without optimization, its dependencies with opt-level 1; the others by Debian"
+        "our code is built by the dev profile (agentenv-net with opt-level 2), its dependencies with opt-level 1; the others by Debian"
     );
     say!("(2 threads or workers where a program has that setting; squid has one process)");
     tunnels(&peers);
