@@ -16,7 +16,7 @@ use agentenv_net::{
     AddressBook, Authority, BrowserNet, BrowserSockets, Gateway, Limits, Role, SiteTable, Sites, Website,
 };
 use agentenv_protocol::{
-    AgentCard, AgentToken, ControlToken, ExitCode, HostName, HostPattern, Name, SandboxName,
+    AgentCard, AgentToken, ControlToken, ExitCode, HostName, HostPattern, SandboxName,
     control::{BrowserInfo, ControlError, DeployInfo, DeployState, SiteTableEntry, WebsiteInfo},
 };
 use agentenv_sandbox::{SandboxError, SandboxSpec, Spawner, Uid, UidAllocator};
@@ -24,16 +24,15 @@ use futures_util::future::{join3, try_join_all};
 use tokio::sync::OnceCell;
 
 use super::{
-    Prepared, Starter,
-    browser::BrowserBox,
+    Prepared, Starter, browser,
     captures::Captures,
-    computer::ComputerBox,
-    control,
+    computer, control,
     deploy::{Deploy, Down},
     dial::Dialer,
-    machines::Machines,
+    machine::{Kind, Machine},
     own_program,
     pod::Pod,
+    probe,
     reach::{self, RealSites},
     sockets::Sockets,
     specs::Host,
@@ -122,29 +121,27 @@ pub(crate) async fn build(prepared: Prepared, down: &Down) -> Result<Arc<Deploy>
     let plan = input.plan;
     // Sites and browsers start side by side: neither needs the other yet.
     let pods = try_join_all(plan.websites.iter().map(|website| Pod::start(&context, website.clone())));
-    let browsers = try_join_all(plan.browsers.iter().map(|browser| BrowserBox::start(&context, browser.clone())));
-    let computers = try_join_all(plan.computers.iter().map(|computer| ComputerBox::start(&context, computer.clone())));
+    let browsers = try_join_all(plan.browsers.into_iter().map(|browser| browser::start(&context, browser)));
+    let computers = try_join_all(plan.computers.into_iter().map(|computer| computer::start(&context, computer)));
     let (authority, pods, browsers, computers) =
         futures_util::try_join!(context.authority(), pods, browsers, computers)?;
     let names = Names::new(&pods)?;
-    names.check_tabs(&browsers, &computers)?;
+    let started: Vec<(Machine, BrowserSockets)> = browsers.into_iter().chain(computers).collect();
+    names.check_tabs(&started)?;
     let sites = names.sites(&context, &pods);
     let denied = Arc::clone(&context.denied);
-    let mut machines = Machines::default();
-    for (browser, sockets) in browsers {
-        let table = reach::table(&names.table, &browser.plan.network);
-        down.net(browser.serve(names.net(&context, authority, &sites, browser.name(), table), sockets)?);
-        machines.browsers.push(browser);
-    }
-    for (computer, sockets) in computers {
-        let routed = if computer.plan.route_sites { Arc::clone(&names.table) } else { Arc::default() };
-        let table = reach::table(&routed, &computer.plan.network);
-        down.net(computer.serve(names.net(&context, authority, &sites, computer.name(), table), sockets)?);
-        machines.computers.push(computer);
+    let mut machines = Vec::new();
+    for (machine, sockets) in started {
+        let routed = if machine.routes_sites() { Arc::clone(&names.table) } else { Arc::default() };
+        let table = reach::table(&routed, machine.network());
+        down.net(machine.serve(names.net(&context, authority, &sites, machine.sandbox(), table), sockets)?);
+        machines.push(machine);
     }
     let gateway = names.gateway(&context, &pods, &machines, Arc::clone(&sites))?;
-    let (probed, tabs, captured) =
-        join3(machines.probe(&context, &names.first_names()), machines.open_tabs(), context.captures.check()).await;
+    let first_names = names.first_names();
+    let probing = probe::machines(&context, &machines, &first_names);
+    let opening = try_join_all(machines.iter().map(Machine::open_tabs));
+    let (probed, tabs, captured) = join3(probing, opening, context.captures.check()).await;
     probed?;
     tabs?;
     captured?;
@@ -237,17 +234,10 @@ impl Names {
     }
 
     /// Start tabs only where a website answers (ENV-9). A computer that routes no sites is exempt.
-    fn check_tabs(
-        &self,
-        browsers: &[(BrowserBox, BrowserSockets)],
-        computers: &[(ComputerBox, BrowserSockets)],
-    ) -> Result<(), ControlError> {
-        let browsers = browsers.iter().map(|(browser, _)| ("browser", browser.name(), &browser.plan.start_tabs));
-        let routed = computers.iter().filter(|(computer, _)| computer.plan.route_sites);
-        let computers = routed.map(|(computer, _)| ("computer", computer.name(), &computer.plan.start_tabs));
-        for (kind, name, tabs) in browsers.chain(computers) {
-            if let Some(tab) = unclaimed_tabs(tabs, &self.claimed).first() {
-                let (tab, host) = (tab.url(), tab.host());
+    fn check_tabs(&self, machines: &[(Machine, BrowserSockets)]) -> Result<(), ControlError> {
+        for (machine, _) in machines.iter().filter(|(machine, _)| machine.routes_sites()) {
+            if let Some(tab) = unclaimed_tabs(machine.start_tabs(), &self.claimed).first() {
+                let (tab, host, kind, name) = (tab.url(), tab.host(), machine.kind(), machine.sandbox());
                 let message = format!("start tab `{tab}` of {kind} `{name}` is at `{host}`, which no website claims");
                 return Err(ControlError::new(ExitCode::Refused, message)
                     .hint("add a website that has the name, or open another tab"));
@@ -302,7 +292,7 @@ impl Names {
         &self,
         context: &Context,
         pods: &[Pod],
-        machines: &Machines,
+        machines: &[Machine],
         sites: Arc<Sites>,
     ) -> Result<Gateway, ControlError> {
         let failed = |error: io::Error| ControlError::infrastructure(format!("the gateway cannot be started: {error}"));
@@ -322,11 +312,11 @@ impl Names {
                 builder = builder.website(pod.name().clone(), host);
             }
         }
-        for browser in &machines.browsers {
-            builder = builder.browser(browser.plan.name.clone());
-        }
-        for computer in &machines.computers {
-            builder = builder.computer(computer.plan.name.clone(), computer.screen());
+        for machine in machines {
+            builder = match machine.screen() {
+                Some(screen) => builder.computer(machine.name().clone(), screen),
+                None => builder.browser(machine.name().clone()),
+            };
         }
         if context.captures.are_wanted() {
             builder = builder.captures(Arc::clone(&context.captures) as _);
@@ -353,7 +343,7 @@ fn info(
     context: &Context,
     names: &Names,
     pods: &[Pod],
-    machines: &Machines,
+    machines: &[Machine],
     gateway: &Gateway,
     began: Instant,
 ) -> DeployInfo {
@@ -363,7 +353,10 @@ fn info(
         browse_url: gateway.browse_url(pod.name()),
         live: pod.website.live,
     };
-    let browser = |name: &Name| BrowserInfo { name: name.clone(), cdp_url: gateway.cdp_url(name) };
+    let of = |kind: Kind| {
+        let machines = machines.iter().filter(|machine| machine.kind() == kind).map(Machine::name);
+        machines.map(|name| BrowserInfo { name: name.clone(), cdp_url: gateway.cdp_url(name) }).collect()
+    };
     let mut warnings = plan_warnings.to_vec();
     // What cards brought: names that put did not know.
     warnings.extend(names.warnings.iter().filter(|warning| !plan_warnings.contains(*warning)).cloned());
@@ -384,8 +377,8 @@ fn info(
         ca_file: context.dir.ca().display().to_string(),
         live: record.live,
         websites: pods.iter().enumerate().map(website).collect(),
-        browsers: machines.browsers.iter().map(|one| browser(&one.plan.name)).collect(),
-        computers: machines.computers.iter().map(|one| browser(&one.plan.name)).collect(),
+        browsers: of(Kind::Browser),
+        computers: of(Kind::Computer),
         captures: context.captures.rings(),
         warnings,
         ready_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),

@@ -23,13 +23,11 @@ use tokio::sync::watch;
 
 use super::{
     Prepared,
-    browser::BrowserBox,
     build::Context,
     captures::Captures,
-    computer::ComputerBox,
     dial::Dialer,
     ledger::Ledger,
-    machines::Machines,
+    machine::Machine,
     pod::Pod,
     service::{Supervised, readable},
     sockets::Sockets,
@@ -50,8 +48,8 @@ pub(crate) struct Deploy {
     pub(super) context: Context,
     info: DeployInfo,
     pub(super) pods: BTreeMap<Name, Pod>,
-    pub(super) browsers: BTreeMap<Name, BrowserBox>,
-    pub(super) computers: BTreeMap<Name, ComputerBox>,
+    /// Browsers, then computers, each in order of name.
+    pub(super) machines: Vec<Machine>,
     pub(super) sites: Arc<Sites>,
     pub(super) gateway: Gateway,
     denied: Arc<Denied>,
@@ -65,18 +63,17 @@ impl Deploy {
         context: Context,
         info: DeployInfo,
         pods: Vec<Pod>,
-        machines: Machines,
+        mut machines: Vec<Machine>,
         sites: Arc<Sites>,
         gateway: Gateway,
         denied: Arc<Denied>,
     ) -> Self {
-        let Machines { browsers, computers } = machines;
+        machines.sort_by(|a, b| (a.kind(), a.name()).cmp(&(b.kind(), b.name())));
         Self {
             context,
             info,
             pods: pods.into_iter().map(|pod| (pod.name().clone(), pod)).collect(),
-            browsers: browsers.into_iter().map(|browser| (browser.plan.name.clone(), browser)).collect(),
-            computers: computers.into_iter().map(|computer| (computer.plan.name.clone(), computer)).collect(),
+            machines,
             sites,
             gateway,
             denied,
@@ -95,11 +92,8 @@ impl Deploy {
 
     pub(crate) fn status(&self) -> DeployStatus {
         let mut services: BTreeMap<SandboxName, ServiceStatus> = self.pods.values().flat_map(Pod::status).collect();
-        services.extend(self.browsers.values().map(|browser| (browser.name().clone(), browser.status())));
-        services.extend(self.computers.values().map(|computer| (computer.name().clone(), computer.status())));
-        let machines_up =
-            self.browsers.values().all(BrowserBox::is_up) && self.computers.values().all(ComputerBox::is_up);
-        let all_up = self.pods.values().all(Pod::is_up) && machines_up;
+        services.extend(self.machines.iter().map(|machine| (machine.sandbox().clone(), machine.status())));
+        let all_up = self.pods.values().all(Pod::is_up) && self.machines.iter().all(Machine::is_up);
         let whole = all_up && self.context.captures.are_whole();
         DeployStatus {
             state: if whole { DeployState::Ready } else { DeployState::Degraded },
@@ -140,15 +134,14 @@ impl Deploy {
     /// Starts a command in a service's sandbox: its namespaces, uid, seccomp and root, without its settings or keys.
     pub(crate) async fn exec(&self, request: &ExecRequest) -> Result<Service, ControlError> {
         let name = &request.sandbox;
-        let computer = self.computers.values().find(|computer| computer.name() == name);
+        let machine = self.machines.iter().find(|machine| machine.sandbox() == name);
         let of = |pod: &&Pod| pod.services.iter().any(|service| service.name() == name);
         let website = self.pods.values().find(of).map(|pod| &pod.website);
-        let variables = computer.map_or_else(|| specs::exec_variables(website), ComputerBox::exec_variables);
+        let variables = machine.map_or_else(|| specs::exec_variables(website), Machine::exec_variables);
         let services =
             self.pods.values().flat_map(|pod| pod.services.iter().map(|service| (Arc::clone(service), &pod.sockets)));
-        let browsers = self.browsers.values().map(|browser| (browser.service(), browser.sockets()));
-        let computers = self.computers.values().map(|computer| (computer.service(), computer.sockets()));
-        let known: Vec<(Arc<Supervised>, &Sockets)> = services.chain(browsers).chain(computers).collect();
+        let machines = self.machines.iter().map(|machine| (machine.service(), machine.sockets()));
+        let known: Vec<(Arc<Supervised>, &Sockets)> = services.chain(machines).collect();
         let Some((service, sockets)) = known.iter().find(|(service, _)| service.name() == name) else {
             let names: Vec<&str> = known.iter().map(|(service, _)| service.name().as_str()).collect();
             return Err(ControlError::new(ExitCode::Refused, format!("the deploy has no sandbox `{name}`"))
@@ -179,9 +172,8 @@ impl Deploy {
     /// Resolves when the deploy is to end: asked for, or because its spawner or a broker is dead.
     pub(crate) async fn until_end(&self) -> Result<(), ControlError> {
         let brokers = self.pods.values().map(|pod| (pod.name().to_string(), &pod.sockets));
-        let browsers = self.browsers.values().map(|browser| (browser.name().to_string(), browser.sockets()));
-        let computers = self.computers.values().map(|computer| (computer.name().to_string(), computer.sockets()));
-        let brokers = brokers.chain(browsers).chain(computers).map(|(name, sockets)| {
+        let machines = self.machines.iter().map(|machine| (machine.sandbox().to_string(), machine.sockets()));
+        let brokers = brokers.chain(machines).map(|(name, sockets)| {
             Box::pin(async move {
                 dead(sockets.sandbox().pidfd()).await;
                 format!("the broker of sandbox `{name}` died")

@@ -12,7 +12,7 @@ mod control;
 mod deploy;
 mod dial;
 mod ledger;
-mod machines;
+mod machine;
 mod pod;
 mod ports;
 mod probe;

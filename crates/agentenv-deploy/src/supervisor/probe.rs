@@ -9,9 +9,8 @@ use futures_util::future::try_join_all;
 use tokio::{io::AsyncReadExt as _, net::unix::pipe};
 
 use super::{
-    browser::BrowserBox,
     build::Context,
-    computer::ComputerBox,
+    machine::Machine,
     service::{described, ended, exit_code},
     sockets::Sockets,
     specs::{self, Probed},
@@ -36,25 +35,12 @@ pub(crate) async fn pod(context: &Context, website: &PlannedWebsite, sockets: &S
     one(context, sockets, &spec, probed).await
 }
 
-/// Probes the browsers' sandboxes, whose placed sockets are served by now.
-pub(crate) async fn browsers(context: &Context, browsers: &[BrowserBox], names: &[String]) -> Result<(), ControlError> {
-    let probes = browsers.iter().map(|browser| {
-        let probed = Probed { forward_port: true, open: browser.plan.network == Reach::Open, names };
-        one(context, browser.sockets(), browser.spec(), probed)
-    });
-    try_join_all(probes).await.map(drop)
-}
-
-/// Probes the computers' sandboxes.
-pub(crate) async fn computers(
-    context: &Context,
-    computers: &[ComputerBox],
-    names: &[String],
-) -> Result<(), ControlError> {
-    let probes = computers.iter().map(|computer| {
-        let names = if computer.plan.route_sites { names } else { &[] };
-        let probed = Probed { forward_port: true, open: computer.plan.network == Reach::Open, names };
-        one(context, computer.sockets(), computer.spec(), probed)
+/// Probes the sandboxes of browsers and computers, whose placed sockets are served by now.
+pub(crate) async fn machines(context: &Context, machines: &[Machine], names: &[String]) -> Result<(), ControlError> {
+    let probes = machines.iter().map(|machine| {
+        let names = if machine.routes_sites() { names } else { &[] };
+        let probed = Probed { forward_port: true, open: *machine.network() == Reach::Open, names };
+        one(context, machine.sockets(), machine.spec(), probed)
     });
     try_join_all(probes).await.map(drop)
 }

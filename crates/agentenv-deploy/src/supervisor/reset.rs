@@ -12,7 +12,7 @@ use agentenv_protocol::{
 };
 use futures_util::future::{join_all, try_join_all};
 
-use super::{browser::BrowserBox, computer::ComputerBox, deploy::Deploy};
+use super::{deploy::Deploy, machine::Machine};
 
 /// RFC 6455: service restart.
 const RESTART_CODE: u16 = 1012;
@@ -26,11 +26,10 @@ impl Deploy {
         let began = Instant::now();
         let gate = self.gateway.cdp();
         // New clients wait until the holds are dropped, when the browsers are there again.
-        let names = self.browsers.keys().chain(self.computers.keys());
+        let names = self.machines.iter().map(Machine::name);
         let holds = join_all(names.clone().map(|name| gate.close_all(name, RESTART_CODE, RESET_REASON))).await;
         let browsers_began = Instant::now();
-        let computers = join_all(self.computers.values().map(ComputerBox::stop));
-        tokio::join!(join_all(self.browsers.values().map(BrowserBox::stop)), computers);
+        join_all(self.machines.iter().map(Machine::stop)).await;
         let stopping = browsers_began.elapsed();
         self.sites.cut_all();
         let data = try_join_all(self.pods.values().map(|pod| async {
@@ -40,15 +39,11 @@ impl Deploy {
         }));
         let data = data.await?.into_iter().max().unwrap_or_default();
         let starting = Instant::now();
-        let browsers = try_join_all(self.browsers.values().map(|browser| async {
-            browser.start_again(&self.context).await?;
-            browser.open_tabs().await
+        let machines = try_join_all(self.machines.iter().map(|machine| async {
+            machine.start_again(&self.context).await?;
+            machine.open_tabs().await
         }));
-        let computers = try_join_all(self.computers.values().map(|computer| async {
-            computer.start_again(&self.context).await?;
-            computer.open_tabs().await
-        }));
-        futures_util::try_join!(browsers, computers)?;
+        machines.await?;
         drop(holds);
         self.resets.fetch_add(1, Ordering::Relaxed);
         Ok(ResetReport {

@@ -6,12 +6,8 @@ use agentenv_protocol::{
 };
 use futures_util::future::try_join_all;
 
-use super::{
-    browser::{BrowserBox, browser_error},
-    computer::ComputerBox,
-    deploy::Deploy,
-};
-use crate::browser::{Browser, BrowserError};
+use super::{browser::browser_error, deploy::Deploy, machine::Machine};
+use crate::browser::BrowserError;
 
 impl Deploy {
     /// Signs a user in to each named site, in one browser or in all.
@@ -41,13 +37,12 @@ impl Deploy {
         Ok(SignInReport { signed_in })
     }
 
-    fn targets(&self, target: Option<&Name>) -> Result<Vec<Target<'_>>, ControlError> {
-        let browsers = self.browsers.values().map(Target::Browser);
-        let all: Vec<Target<'_>> = browsers.chain(self.computers.values().map(Target::Computer)).collect();
+    fn targets(&self, target: Option<&Name>) -> Result<&[Machine], ControlError> {
+        let all = &self.machines[..];
         let known = || all.iter().map(|target| target.name().as_str()).collect::<Vec<_>>().join(", ");
         match target {
             Some(name) => {
-                all.iter().find(|target| target.name() == name).map(|target| vec![*target]).ok_or_else(|| {
+                all.iter().find(|machine| machine.name() == name).map(std::slice::from_ref).ok_or_else(|| {
                     ControlError::new(ExitCode::Refused, format!("the deploy has no browser `{name}`"))
                         .hint(format!("it has: {}", known()))
                 })
@@ -55,29 +50,6 @@ impl Deploy {
             None if all.is_empty() => Err(ControlError::new(ExitCode::Refused, "the deploy has no browser to sign in")
                 .hint("deploy one with the sites, as a multi env")),
             None => Ok(all),
-        }
-    }
-}
-
-/// A browser to sign in.
-#[derive(Clone, Copy)]
-enum Target<'a> {
-    Browser(&'a BrowserBox),
-    Computer(&'a ComputerBox),
-}
-
-impl Target<'_> {
-    fn name(&self) -> &Name {
-        match self {
-            Self::Browser(browser) => &browser.plan.name,
-            Self::Computer(computer) => &computer.plan.name,
-        }
-    }
-
-    async fn browser(&self) -> Result<Browser, BrowserError> {
-        match self {
-            Self::Browser(browser) => Ok(browser.browser()),
-            Self::Computer(computer) => computer.browser().await,
         }
     }
 }
