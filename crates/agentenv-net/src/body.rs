@@ -8,7 +8,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, header, request::Parts};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use hyper::body::Incoming;
@@ -110,18 +109,6 @@ impl HttpBody for RequestBody {
     fn size_hint(&self) -> SizeHint {
         self.inner.size_hint()
     }
-}
-
-/// A request on its way to whoever answers it. hyper writes what it sends: the length of the body as it was framed, or chunks.
-pub(crate) fn onward(mut parts: Parts, body: Incoming, progress: &Progress, wait: Duration) -> Request<Body> {
-    parts.headers.remove(header::CONTENT_LENGTH);
-    if body.is_end_stream() && !matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS) {
-        parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
-    }
-    parts.extensions.clear();
-    let body =
-        if body.is_end_stream() { empty() } else { RequestBody::new(body, progress.clone(), wait).boxed_unsync() };
-    Request::from_parts(parts, body)
 }
 
 /// A site's body on its way to a client: without trailers. `done` runs once it was taken to its end.

@@ -24,7 +24,7 @@ use crate::{
 };
 
 mod forward_port;
-mod real;
+pub(crate) mod real;
 mod tls;
 
 /// What the network of a sandbox is made from. `table`, `book`, `authority` and `sites` are shared by the whole deploy.
@@ -96,13 +96,6 @@ enum Answerer {
     Real,
 }
 
-/// For the fuzz targets: the name in a ClientHello, and the bytes that it was read from.
-pub(crate) async fn client_hello<T: tokio::io::AsyncRead + Unpin>(
-    stream: &mut T,
-) -> io::Result<(Option<String>, Vec<u8>)> {
-    real::client_hello(stream).await.map(|hello| (hello.sni, hello.bytes))
-}
-
 impl BrowserNet {
     /// Serves the sockets. Must be called within a tokio runtime.
     pub fn spawn(self, sockets: BrowserSockets) -> io::Result<BrowserNetHandle> {
@@ -139,6 +132,17 @@ impl BrowserNet {
     }
 }
 
+/// What is wrong with the name in a handshake to a host, as it is denied: none, or another one.
+fn wrong_sni<'a>(sni: Option<&'a str>, expected: &'a HostName) -> Option<(&'a str, DenyReason)> {
+    match sni {
+        None => Some((expected.as_str(), DenyReason::NoSni { expected: expected.clone() })),
+        Some(sni) if HostName::parse(sni).as_ref() != Ok(expected) => {
+            Some((sni, DenyReason::OtherSni { expected: expected.clone() }))
+        }
+        Some(_) => None,
+    }
+}
+
 impl Net {
     fn deny(&self, host: &str, port: u16, reason: &DenyReason) {
         let host = printable(host);
@@ -172,10 +176,18 @@ impl Net {
         };
         let Ok((name, answerer)) = self.verdict(name.as_str(), port) else { return };
         let origin = Origin { name, answerer, https, peer: peer.ip() };
-        match (https, &origin.answerer) {
+        self.serve(stream, origin, None).await;
+    }
+
+    /// Serves a connection to a name, by whoever answers there: `real` is a connection to its real host, where one was made.
+    async fn serve<T>(self: Arc<Self>, stream: T, origin: Origin, real: Option<TcpStream>)
+    where
+        T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+    {
+        match (origin.https, &origin.answerer) {
             (false, _) => self.plain(stream, origin).await,
             (true, Answerer::Website(_)) => self.tls(stream, origin).await,
-            (true, Answerer::Real) => self.tls_to_real(stream, origin, None).await,
+            (true, Answerer::Real) => self.tls_to_real(stream, origin, real).await,
         }
     }
 

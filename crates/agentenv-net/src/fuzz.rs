@@ -15,8 +15,12 @@ use tokio::{
 };
 
 use crate::{
-    AddressBook, DeniedLog, DenyReason, Limits, SiteTable, body, browser_net, dns::Resolver, headers::authority,
-    life::LifeOwner, serve,
+    AddressBook, DeniedLog, DenyReason, Limits, SiteTable, body,
+    browser_net::real::{ClientHello, client_hello as client_hello_of},
+    dns::Resolver,
+    headers::authority,
+    life::LifeOwner,
+    serve,
 };
 
 /// Polled by hand, without threads: each input costs what it does and nothing else.
@@ -36,7 +40,7 @@ impl DeniedLog for Nowhere {
 pub fn client_hello(data: &[u8]) {
     RUNTIME.block_on(async {
         let mut stream = data;
-        if let Ok((sni, bytes)) = browser_net::client_hello(&mut stream).await {
+        if let Ok(ClientHello { sni, bytes }) = client_hello_of(&mut stream).await {
             assert!(data.starts_with(&bytes), "what is passed on is not what came");
             if let Some(sni) = sni {
                 let _ = HostName::parse(&sni);

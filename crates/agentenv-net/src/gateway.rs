@@ -17,7 +17,7 @@ use crate::{
     body::{self, Body},
     cdp::CdpGate,
     error::ProxyError,
-    headers::authority,
+    headers::{authority, is_read},
     life::{Life, LifeOwner},
     serve,
     sites::Onward,
@@ -110,7 +110,7 @@ impl GatewayBuilder {
         let owner = LifeOwner::new(self.sites.limits().grace);
         let answer = self.sites.limits().answer;
         let state = Arc::new(State {
-            computers: Computers::new(self.computers, self.sites.dial().clone(), self.sites.limits().clone()),
+            computers: Computers::new(self.computers, self.sites.clone()),
             cdp: CdpGate::new(self.browsers, self.sites.dial().clone(), self.sites.limits().clone()),
             control: self.control,
             agent: self.agent,
@@ -251,7 +251,7 @@ impl State {
     }
 
     fn card(&self, request: &Request<Incoming>) -> Result<Response<Body>, ProxyError> {
-        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        if !is_read(request.method()) {
             return Err(ProxyError::Method);
         }
         let mut response = Response::new(body::full(self.card.clone().ok_or(ProxyError::NoRoute)?));

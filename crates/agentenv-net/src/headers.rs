@@ -78,6 +78,17 @@ pub(crate) fn is_websocket<B>(request: &Request<B>) -> bool {
         && list(request.headers(), header::CONNECTION).any(|option| option == "upgrade")
 }
 
+/// Says that what follows is a WebSocket.
+pub(crate) fn set_websocket(headers: &mut HeaderMap) {
+    headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+}
+
+/// Whether the method changes nothing.
+pub(crate) fn is_read(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
+}
+
 /// The host that a request names, as it was written: in its target, in `Host`, or in both if they agree (row 15).
 pub(crate) fn authority<B>(request: &Request<B>) -> Result<String, ProxyError> {
     let mut hosts = request.headers().get_all(header::HOST).into_iter();

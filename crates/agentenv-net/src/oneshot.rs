@@ -3,14 +3,9 @@
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-use crate::{
-    interim::Interim,
-    limits::{HEAD_BYTES, HEAD_FIELDS},
-};
+use crate::hop;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -28,13 +23,8 @@ pub(crate) async fn send(
     limit: usize,
 ) -> Result<Response<Bytes>, OneshotError> {
     let _ = stream.set_nodelay(true);
-    let interim = Interim::default();
+    let (mut sender, connection, interim) = hop::handshake(stream).await?;
     interim.count(&mut request);
-    let (mut sender, connection) = http1::Builder::new()
-        .max_header_size(HEAD_BYTES)
-        .max_headers(HEAD_FIELDS)
-        .handshake::<_, Full<Bytes>>(TokioIo::new(interim.limit(stream)))
-        .await?;
     let answer = async {
         let (parts, body) = sender.send_request(request).await?.into_parts();
         let body = Limited::new(body, limit).collect().await.map_err(|_| OneshotError::Body(limit))?;

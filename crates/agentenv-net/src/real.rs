@@ -24,7 +24,7 @@ mod proxy;
 mod public;
 
 pub use proxy::{UpstreamProxy, UpstreamProxyError};
-pub use public::is_public;
+use public::is_public;
 
 /// How this machine reaches the real network: settings of the host (GW-6).
 #[derive(Clone, Debug, Default)]

@@ -6,9 +6,8 @@ use std::{
 };
 
 use agentenv_protocol::{HostName, Name};
-use http::{HeaderValue, Request, Uri};
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper_util::rt::TokioIo;
+use http::HeaderValue;
+use hyper::client::conn::http1::SendRequest;
 use tokio::{
     net::TcpStream,
     sync::{OwnedSemaphorePermit, Semaphore, watch},
@@ -20,8 +19,9 @@ use crate::{
     Dial, Limits, Role, Upstream,
     body::Body,
     error::ProxyError,
+    hop,
     interim::Interim,
-    limits::{HEAD_BYTES, HEAD_FIELDS, POOL_IDLE, POOL_IDLE_FOR},
+    limits::{POOL_IDLE, POOL_IDLE_FOR},
 };
 
 mod forward;
@@ -116,8 +116,8 @@ impl Sites {
         self.sites.get(website)
     }
 
-    /// Connects to a service of a site.
-    async fn connect(&self, upstream: &Upstream) -> Result<TcpStream, ProxyError> {
+    /// Connects to a service of a site, or to what else there is to dial.
+    pub(crate) async fn connect(&self, upstream: &Upstream) -> Result<TcpStream, ProxyError> {
         match tokio::time::timeout(self.limits.connect, self.dial.dial(upstream)).await {
             Ok(Ok(stream)) => {
                 let _ = stream.set_nodelay(true);
@@ -136,13 +136,8 @@ impl Sites {
         let mut cuts = site.cuts.subscribe();
         let cut = *cuts.borrow_and_update();
         let stream = self.connect(upstream).await?;
-        let interim = Interim::default();
-        let (sender, connection) = http1::Builder::new()
-            .max_header_size(HEAD_BYTES)
-            .max_headers(HEAD_FIELDS)
-            .handshake(TokioIo::new(interim.limit(stream)))
-            .await
-            .map_err(|error| ProxyError::Garbage(upstream.clone(), error))?;
+        let handshake = hop::handshake(stream).await;
+        let (sender, connection, interim) = handshake.map_err(|error| ProxyError::Garbage(upstream.clone(), error))?;
         let held = place.clone();
         // Ends by itself when the sender and the answer's body are gone.
         let driver = async move {
@@ -192,10 +187,4 @@ impl Site {
             pool.push(Idle { connection, since: Instant::now() });
         }
     }
-}
-
-/// The target of a request to a site: the path and query alone.
-fn origin_form<B>(request: &Request<B>) -> Uri {
-    let target = request.uri().path_and_query().cloned();
-    target.map_or_else(|| Uri::from_static("/"), Uri::from)
 }

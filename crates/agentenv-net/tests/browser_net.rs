@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::{net::SocketAddr, sync::Arc};
+use std::net::SocketAddr;
 
 use agentenv_net::DenyReason;
 use agentenv_protocol::SITE_KEY_HEADER;
@@ -11,10 +11,7 @@ use http::{Request, StatusCode, Version};
 use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rustls::{
-    ClientConfig, RootCertStore,
-    pki_types::{CertificateDer, ServerName, pem::PemObject},
-};
+use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
@@ -25,16 +22,7 @@ type Bytes = bytes::Bytes;
 
 /// A client that trusts the deploy's authority and nothing else.
 fn connector(deploy: &Deploy, alpn: &[&str]) -> TlsConnector {
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(deploy.authority.ca_pem().as_bytes()).unwrap()).unwrap();
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    config.alpn_protocols = alpn.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
-    TlsConnector::from(Arc::new(config))
+    trusting(CertificateDer::from_pem_slice(deploy.authority.ca_pem().as_bytes()).unwrap(), alpn)
 }
 
 async fn tls<T>(deploy: &Deploy, stream: T, sni: &str, alpn: &[&str]) -> std::io::Result<TlsStream<T>>
@@ -52,14 +40,6 @@ async fn https_get(deploy: &Deploy, at: SocketAddr, name: &str, request: &str) -
     let mut answer = Vec::new();
     let _ = within(stream.read_to_end(&mut answer)).await;
     String::from_utf8(answer).unwrap()
-}
-
-/// Opens a tunnel by the forward port.
-async fn connect(at: SocketAddr, target: &str) -> (String, TcpStream) {
-    let mut stream = TcpStream::connect(at).await.unwrap();
-    stream.write_all(format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n").as_bytes()).await.unwrap();
-    let head = read_head(&mut stream).await;
-    (head, stream)
 }
 
 type H2 = http2::SendRequest<Empty<Bytes>>;

@@ -3,7 +3,7 @@
 mod common;
 
 use std::{
-    net::TcpListener as StdTcpListener,
+    net::{SocketAddr, TcpListener as StdTcpListener},
     sync::{Arc, Mutex},
 };
 
@@ -44,18 +44,21 @@ struct World {
     deploy: Deploy,
     desktop: Arc<Fake>,
     gateway: Gateway,
+    at: SocketAddr,
 }
 
 impl World {
     async fn new() -> Self {
         let (deploy, desktop) = (Deploy::new().await, Arc::new(Fake::default()));
+        let listener = StdTcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
         let gateway =
             Gateway::builder(deploy.control.clone(), deploy.agent.clone(), deploy.sites.clone(), deploy.table.clone())
                 .browser(name("browser"))
                 .computer(name("desk"), desktop.clone())
-                .spawn(StdTcpListener::bind("127.0.0.1:0").unwrap())
+                .spawn(listener)
                 .unwrap();
-        Self { deploy, desktop, gateway }
+        Self { deploy, desktop, gateway, at }
     }
 
     fn path(&self, computer: &str, rest: &str) -> String {
@@ -63,17 +66,15 @@ impl World {
     }
 
     async fn get(&self, path: &str) -> String {
-        let at = self.gateway.url().strip_prefix("http://").unwrap().parse().unwrap();
-        raw(at, &get(path, "localhost", "")).await
+        raw(self.at, &get(path, "localhost", "")).await
     }
 
     async fn act(&self, query: &str, action: &str) -> (u16, Value) {
-        let at = self.gateway.url().strip_prefix("http://").unwrap().parse().unwrap();
         let (path, length) = (self.path("desk", &format!("act{query}")), action.len());
         let request = format!(
             "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{action}"
         );
-        let answer = raw(at, &request).await;
+        let answer = raw(self.at, &request).await;
         let body = answer.split_once("\r\n\r\n").unwrap().1;
         (status(&answer), serde_json::from_str(body).unwrap_or(Value::String(body.to_owned())))
     }
@@ -161,7 +162,7 @@ async fn a_viewer_gets_the_bytes_of_a_vnc_connection() {
     let url = world.gateway.url().replace("http", "ws") + &world.path("desk", "vnc");
     let connected = tokio_tungstenite::client_async(
         url.into_client_request().unwrap(),
-        tokio::net::TcpStream::connect(world.gateway.url().strip_prefix("http://").unwrap()).await.unwrap(),
+        tokio::net::TcpStream::connect(world.at).await.unwrap(),
     );
     let ((mut viewer, _), (mut vnc, _)) =
         within(async { (connected.await.unwrap(), server.accept().await.unwrap()) }).await;
@@ -180,6 +181,6 @@ async fn a_viewer_gets_the_bytes_of_a_vnc_connection() {
          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
         world.path("desk", "vnc")
     );
-    let answer = raw(world.gateway.url().strip_prefix("http://").unwrap().parse().unwrap(), &request).await;
+    let answer = raw(world.at, &request).await;
     assert_eq!(status(&answer), 502, "{answer}");
 }

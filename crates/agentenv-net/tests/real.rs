@@ -25,7 +25,7 @@ use hickory_proto::{
     },
 };
 use rustls::{
-    ClientConfig, RootCertStore, ServerConfig,
+    ServerConfig,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName},
 };
 use tokio::{
@@ -204,15 +204,7 @@ impl Real {
 
     /// A client that trusts this site and nothing else.
     fn client(&self) -> TlsConnector {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.certificate.clone()).unwrap();
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        TlsConnector::from(Arc::new(config))
+        trusting(self.certificate.clone(), &[])
     }
 }
 
@@ -276,10 +268,7 @@ impl World {
     }
 
     async fn connect(&self, target: &str) -> (String, TcpStream) {
-        let mut stream = TcpStream::connect(self.browser.forward).await.unwrap();
-        stream.write_all(format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n").as_bytes()).await.unwrap();
-        let head = read_head(&mut stream).await;
-        (head, stream)
+        connect(self.browser.forward, target).await
     }
 
     /// A request over TLS that the real site ends.

@@ -87,9 +87,7 @@ impl Net {
         let life = self.life.clone();
         life.spawn(async move {
             match upgrade.await {
-                Ok(tunnel) if real.is_some() => self.tls_to_real(TokioIo::new(tunnel), origin, real).await,
-                Ok(tunnel) if origin.https => self.tls(TokioIo::new(tunnel), origin).await,
-                Ok(tunnel) => self.plain(TokioIo::new(tunnel), origin).await,
+                Ok(tunnel) => self.serve(TokioIo::new(tunnel), origin, real).await,
                 Err(error) => tracing::debug!(%error, "tunnel ended before it began"),
             }
             drop(place);

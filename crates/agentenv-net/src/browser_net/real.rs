@@ -1,28 +1,26 @@
 //! Live hosts: connections that go straight to the real site (NET-3).
 
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 
 use agentenv_protocol::HostName;
-use http::{HeaderValue, Request, Response, StatusCode, Uri, Version, header};
-use http_body::Body as _;
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
-use hyper::{body::Incoming, client::conn::http1};
+use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use rustls::server::Acceptor;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     net::TcpStream,
 };
-use tracing::Instrument as _;
 
-use super::{Net, Origin};
+use super::{Net, Origin, wrong_sni};
 use crate::{
     DenyReason,
-    body::{self, AnswerBody, Body, Progress},
+    body::{AnswerBody, Body, Progress},
     error::ProxyError,
-    headers::{is_websocket, remove_hop_by_hop, remove_ours},
-    interim::Interim,
-    limits::{CLIENT_HELLO_BYTES, HEAD_BYTES, HEAD_FIELDS},
+    headers::{remove_hop_by_hop, remove_ours},
+    hop,
+    limits::CLIENT_HELLO_BYTES,
     real::RealError,
     relay::relay,
 };
@@ -59,19 +57,14 @@ impl Net {
             Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => return,
             Ok(Err(_)) | Err(_) => return self.deny(name.as_str(), 443, &DenyReason::NoHandshake),
         };
-        match &hello.sni {
-            None => return self.deny(name.as_str(), 443, &DenyReason::NoSni { expected: name.clone() }),
-            Some(sni) if HostName::parse(sni).as_ref() != Ok(name) => {
-                return self.deny(sni, 443, &DenyReason::OtherSni { expected: name.clone() });
-            }
-            Some(_) => {}
+        if let Some((host, reason)) = wrong_sni(hello.sni.as_deref(), name) {
+            return self.deny(host, 443, &reason);
         }
-        let real = match real {
-            Some(real) => Ok(real),
-            None => self.dial_real(name, 443).await,
-        };
         let passed = async {
-            let mut real = real.map_err(|error| error.to_string())?;
+            let mut real = match real {
+                Some(real) => real,
+                None => self.dial_real(name, 443).await.map_err(|error| error.to_string())?,
+            };
             real.write_all(&hello.bytes).await.map_err(|error| error.to_string())?;
             relay(stream, real, limits.tunnel_idle).await.map_err(|error| error.to_string())
         };
@@ -86,33 +79,19 @@ impl Net {
         origin: &Origin,
         mut request: Request<Incoming>,
     ) -> Result<Response<Body>, ProxyError> {
-        let websocket = is_websocket(&request);
-        if websocket && !request.body().is_end_stream() {
-            return Err(ProxyError::BadRequest("a WebSocket request has no body"));
-        }
-        let client = websocket.then(|| hyper::upgrade::on(&mut request));
+        let client = hop::take_upgrade(&mut request)?;
         let limits = self.config.sites.limits();
         let failed =
             |error: hyper::Error| ProxyError::Real(origin.name.clone(), RealError::Connect(io::Error::other(error)));
         let stream = self.dial_real(&origin.name, 80).await?;
-        let interim = Interim::default();
-        let (mut sender, connection) = http1::Builder::new()
-            .max_header_size(HEAD_BYTES)
-            .max_headers(HEAD_FIELDS)
-            .handshake(TokioIo::new(interim.limit(stream)))
-            .await
-            .map_err(failed)?;
+        let (mut sender, connection, interim) = hop::handshake(stream).await.map_err(failed)?;
         // Ends by itself when the sender and the answer's body are gone; with the network at the latest.
-        self.life.spawn(
-            async move {
-                if let Err(error) = connection.with_upgrades().await {
-                    tracing::debug!(%error, "connection to a real host ended");
-                }
+        self.life.spawn(async move {
+            if let Err(error) = connection.with_upgrades().await {
+                tracing::debug!(%error, "connection to a real host ended");
             }
-            .in_current_span(),
-        );
-        let progress = Progress::new();
-        let mut request = outgoing(&origin.name, request, websocket, &progress, limits.request_body)?;
+        });
+        let mut request = outgoing(&origin.name, request, client.is_some(), limits.request_body)?;
         interim.count(&mut request);
         let slow = || ProxyError::Real(origin.name.clone(), RealError::Slow);
         let mut response = tokio::time::timeout(limits.answer, sender.send_request(request))
@@ -131,18 +110,9 @@ impl Net {
                 let (Ok(client), Ok(real)) = (client.await, real.await) else { return };
                 let _ = relay(TokioIo::new(client), TokioIo::new(real), idle).await;
             });
-            let mut answer = Response::new(body::empty());
-            *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-            *answer.headers_mut() = std::mem::take(response.headers_mut());
-            remove_hop_by_hop(answer.headers_mut());
-            set_upgrade(answer.headers_mut());
-            return Ok(answer);
+            return Ok(hop::switched(&mut response));
         }
-        let (mut parts, body) = response.into_parts();
-        remove_hop_by_hop(&mut parts.headers);
-        parts.headers.remove(header::ALT_SVC);
-        parts.version = Version::HTTP_11;
-        parts.extensions.clear();
+        let (parts, body) = hop::back(response);
         // The sender goes with the body's end, and the connection with the sender.
         Ok(Response::from_parts(parts, AnswerBody::new(body, move || drop(sender)).boxed_unsync()))
     }
@@ -152,35 +122,25 @@ fn outgoing(
     name: &HostName,
     request: Request<Incoming>,
     websocket: bool,
-    progress: &Progress,
-    wait: std::time::Duration,
+    wait: Duration,
 ) -> Result<Request<Body>, ProxyError> {
     let (mut parts, body) = request.into_parts();
-    parts.uri = parts.uri.path_and_query().cloned().map_or_else(|| Uri::from_static("/"), Uri::from);
-    parts.version = Version::HTTP_11;
+    parts.uri = hop::origin_form(&parts.uri);
     remove_hop_by_hop(&mut parts.headers);
     remove_ours(&mut parts.headers);
     parts.headers.insert(header::HOST, HeaderValue::from_str(name.as_str()).map_err(http::Error::from)?);
-    if websocket {
-        set_upgrade(&mut parts.headers);
-    }
-    Ok(body::onward(parts, body, progress, wait))
-}
-
-fn set_upgrade(headers: &mut http::HeaderMap) {
-    headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
-    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    Ok(hop::onward(parts, body, websocket, &Progress::new(), wait))
 }
 
 /// The first message of a TLS connection, and what it was read from.
-pub(super) struct ClientHello {
-    pub(super) sni: Option<String>,
-    pub(super) bytes: Vec<u8>,
+pub(crate) struct ClientHello {
+    pub(crate) sni: Option<String>,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// Reads a ClientHello, however it is cut into records and reads. ECH, real or greased, is an extension like any other: only
 /// the outer name counts.
-pub(super) async fn client_hello<T: AsyncRead + Unpin>(stream: &mut T) -> io::Result<ClientHello> {
+pub(crate) async fn client_hello<T: AsyncRead + Unpin>(stream: &mut T) -> io::Result<ClientHello> {
     let mut acceptor = Acceptor::default();
     let mut bytes = Vec::with_capacity(2048);
     loop {

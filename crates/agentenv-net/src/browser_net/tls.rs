@@ -7,7 +7,6 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use agentenv_protocol::HostName;
 use rustls::server::Acceptor;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -15,7 +14,7 @@ use tokio::{
 };
 use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
 
-use super::{Net, Origin};
+use super::{Net, Origin, wrong_sni};
 use crate::{DenyReason, limits::CLIENT_HELLO_BYTES, serve};
 
 /// What a handshake stopped at.
@@ -63,17 +62,14 @@ impl Net {
             Err(_) => return Err(no_handshake()),
         };
         // ECH, real or greased, is an extension like any other: only the outer name counts.
-        let sni = start.client_hello().server_name().map(str::to_owned);
-        let expected = origin.name.clone();
-        match sni {
-            None => return Err(Stopped::Denied(expected.to_string(), DenyReason::NoSni { expected })),
-            Some(sni) if HostName::parse(&sni).as_ref() != Ok(&expected) => {
-                return Err(Stopped::Denied(sni, DenyReason::OtherSni { expected }));
-            }
-            Some(_) => {}
+        if let Some((host, reason)) = wrong_sni(start.client_hello().server_name(), &origin.name) {
+            return Err(Stopped::Denied(host.to_owned(), reason));
         }
-        let config =
-            self.config.authority.server_config(&expected).map_err(|error| Stopped::Failed(io::Error::other(error)))?;
+        let config = self
+            .config
+            .authority
+            .server_config(&origin.name)
+            .map_err(|error| Stopped::Failed(io::Error::other(error)))?;
         let mut stream = start.into_stream(config).await.map_err(Stopped::Failed)?;
         stream.get_mut().0.left = None;
         Ok(stream)

@@ -15,7 +15,7 @@ use crate::{
     body::{self, Body},
     cdp::{self, CdpGate, DEVTOOLS_HOST},
     error::ProxyError,
-    headers::is_websocket,
+    headers::{is_websocket, set_websocket},
     life::Life,
 };
 
@@ -125,8 +125,7 @@ pub(super) fn switching(request: &mut Request<Incoming>) -> Result<(OnUpgrade, R
     let mut response = Response::new(body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
-    headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
-    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    set_websocket(headers);
     headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
     Ok((hyper::upgrade::on(request), response))
 }

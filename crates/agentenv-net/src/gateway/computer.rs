@@ -31,10 +31,10 @@ use tokio_tungstenite::{
 
 use super::agent::switching;
 use crate::{
-    Dial, Limits, Upstream,
+    Sites, Upstream,
     body::{self, Body},
     error::ProxyError,
-    headers::is_websocket,
+    headers::{is_read, is_websocket},
     life::Life,
     limits::{ACTION_BYTES, RELAY_BYTES, VNC_CONNECTIONS, VNC_MESSAGE_BYTES},
 };
@@ -55,14 +55,13 @@ pub trait Computer: Send + Sync {
 /// The computers of a deploy.
 pub(super) struct Computers {
     desktops: BTreeMap<Name, Arc<dyn Computer>>,
-    dial: Arc<dyn Dial>,
-    limits: Limits,
+    sites: Arc<Sites>,
     viewers: Arc<Semaphore>,
 }
 
 impl Computers {
-    pub(super) fn new(desktops: BTreeMap<Name, Arc<dyn Computer>>, dial: Arc<dyn Dial>, limits: Limits) -> Self {
-        Self { desktops, dial, limits, viewers: Arc::new(Semaphore::new(VNC_CONNECTIONS)) }
+    pub(super) fn new(desktops: BTreeMap<Name, Arc<dyn Computer>>, sites: Arc<Sites>) -> Self {
+        Self { desktops, sites, viewers: Arc::new(Semaphore::new(VNC_CONNECTIONS)) }
     }
 
     /// Answers a request that is for a desktop; gives back one that is for a browser.
@@ -76,16 +75,12 @@ impl Computers {
         let Some(desktop) = self.desktops.get(name) else { return Err(request) };
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
         let answer = match path {
-            "/screenshot" => only(&request, &[Method::GET], screenshot(desktop, query)).await,
+            "/screenshot" if *request.method() == Method::GET => screenshot(desktop, query).await,
             "/act" => act(desktop, query, request).await,
             "/vnc" => self.vnc(life, name, request).await,
-            "/view/" => {
-                only(&request, &[Method::GET, Method::HEAD], async { page(VIEW_PAGE, "text/html; charset=utf-8") })
-                    .await
-            }
-            "/view/view.js" => {
-                only(&request, &[Method::GET, Method::HEAD], async { page(VIEW_SCRIPT, "text/javascript") }).await
-            }
+            "/view/" if is_read(request.method()) => page(VIEW_PAGE, "text/html; charset=utf-8"),
+            "/view/view.js" if is_read(request.method()) => page(VIEW_SCRIPT, "text/javascript"),
+            "/screenshot" | "/view/" | "/view/view.js" => Err(ProxyError::Method),
             _ => return Err(request),
         };
         Ok(answer)
@@ -104,11 +99,7 @@ impl Computers {
         let place = self.viewers.clone().try_acquire_owned().map_err(|_| ProxyError::Busy("viewers"))?;
         let (upgrade, response) = switching(&mut request)?;
         let upstream = Upstream::Vnc { computer: name.clone() };
-        let server = match tokio::time::timeout(self.limits.connect, self.dial.dial(&upstream)).await {
-            Ok(Ok(server)) => server,
-            Ok(Err(error)) => return Err(ProxyError::Down(upstream, error)),
-            Err(_) => return Err(ProxyError::Slow(upstream)),
-        };
+        let server = self.sites.connect(&upstream).await?;
         let draining = life.clone();
         life.spawn(async move {
             if let Ok(client) = upgrade.await {
@@ -153,14 +144,6 @@ async fn relay(client: WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>, serve
         () = up => {}
         () = down => {}
     }
-}
-
-async fn only(
-    request: &Request<Incoming>,
-    methods: &[Method],
-    answer: impl Future<Output = Result<Response<Body>, ProxyError>>,
-) -> Result<Response<Body>, ProxyError> {
-    if methods.contains(request.method()) { answer.await } else { Err(ProxyError::Method) }
 }
 
 /// What is asked for about a picture.

@@ -14,6 +14,7 @@ use crate::{
     CaptureBytes, CaptureMissing, Captures,
     body::{self, Body},
     error::{ProxyError, plain},
+    headers::is_read,
     limits::{CAPTURE_CALLS, CAPTURE_DOWNLOADS},
 };
 
@@ -134,11 +135,6 @@ pub(super) fn on_card(card: &mut AgentCard, captures: bool) {
     if captures {
         extensions.push(agentenv_protocol::traffic_extension());
     }
-}
-
-/// Whether the method changes nothing.
-fn is_read(method: &Method) -> bool {
-    matches!(*method, Method::GET | Method::HEAD)
 }
 
 /// 405, with what is allowed.

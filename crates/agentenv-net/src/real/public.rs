@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// shared (CGNAT), loopback, link-local, benchmarking (our own range), protocol assignments, multicast, reserved; in IPv6 also
 /// what holds or reaches such an IPv4 address: mapped, compatible, 6to4, Teredo, NAT64, ISATAP. The documentation networks count
 /// as public: nothing private is there.
-pub fn is_public(address: IpAddr) -> bool {
+pub(super) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => v4(address),
         IpAddr::V6(address) => v6(address),

@@ -3,19 +3,20 @@
 use std::{net::IpAddr, sync::Arc};
 
 use agentenv_protocol::Name;
-use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header, request::Parts};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use hyper::{body::Incoming, upgrade::OnUpgrade};
 use hyper_util::rt::TokioIo;
 use tokio::time::Instant;
 
-use super::{Connection, Sites, origin_form};
+use super::{Connection, Sites};
 use crate::{
     Role, Upstream,
     body::{self, AnswerBody, Body, Progress},
     error::ProxyError,
-    headers::{is_websocket, list, remove_hop_by_hop, remove_ours, set_forwarded},
+    headers::{list, remove_hop_by_hop, remove_ours, set_forwarded},
+    hop,
     life::Life,
     limits::RELAY_BYTES,
 };
@@ -42,17 +43,12 @@ impl Sites {
         mut request: Request<Incoming>,
     ) -> Result<Response<Body>, ProxyError> {
         let upstream = Upstream::Service { website: onward.website.clone(), service: onward.service };
-        let websocket = is_websocket(&request);
         if request.method() == Method::CONNECT {
             return Err(ProxyError::Method);
         }
-        if websocket && !request.body().is_end_stream() {
-            return Err(ProxyError::BadRequest("a WebSocket request has no body"));
-        }
-        // Taken before the request is passed on: afterwards it is gone.
-        let client = websocket.then(|| hyper::upgrade::on(&mut request));
+        let client = hop::take_upgrade(&mut request)?;
         let progress = Progress::new();
-        let request = self.outgoing(&onward, request, websocket, &progress);
+        let request = self.outgoing(&onward, request, client.is_some(), &progress);
         let head = request.method() == Method::HEAD;
         let (mut response, connection) = self.send(&upstream, request, &progress).await?;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -71,10 +67,8 @@ impl Sites {
         websocket: bool,
         progress: &Progress,
     ) -> Request<Body> {
-        let target = origin_form(&request);
         let (mut parts, body) = request.into_parts();
-        parts.uri = target;
-        parts.version = Version::HTTP_11;
+        parts.uri = hop::origin_form(&parts.uri);
         join_cookies(&mut parts);
         remove_hop_by_hop(&mut parts.headers);
         remove_ours(&mut parts.headers);
@@ -83,11 +77,7 @@ impl Sites {
         if let Some(key) = &onward.key {
             parts.headers.insert(agentenv_protocol::SITE_KEY_HEADER, key.clone());
         }
-        if websocket {
-            parts.headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
-            parts.headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
-        }
-        body::onward(parts, body, progress, self.limits.request_body)
+        hop::onward(parts, body, websocket, progress, self.limits.request_body)
     }
 
     /// Sends by a pooled connection or a new one. A pooled one that the site closed meanwhile is replaced, if nothing of
@@ -148,17 +138,12 @@ impl Sites {
         head: bool,
         connection: Connection,
     ) -> Response<Body> {
-        let (mut parts, body) = response.into_parts();
-        remove_hop_by_hop(&mut parts.headers);
-        // Another protocol at another place: there is none.
-        parts.headers.remove(header::ALT_SVC);
+        let (mut parts, body) = hop::back(response);
         // hyper writes the length of the body as it was framed: a site that said two of them must not reach a client's next
         // answer. Of an answer to HEAD, the length is what the site says.
         if !head {
             parts.headers.remove(header::CONTENT_LENGTH);
         }
-        parts.version = Version::HTTP_11;
-        parts.extensions.clear();
         let (sites, website, service) = (self.clone(), onward.website.clone(), onward.service);
         let body = AnswerBody::new(body, move || {
             if let Some(site) = sites.sites.get(&website) {
@@ -200,13 +185,7 @@ impl Sites {
             }
             drop(place);
         });
-        let mut answer = Response::new(body::empty());
-        *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-        *answer.headers_mut() = std::mem::take(response.headers_mut());
-        remove_hop_by_hop(answer.headers_mut());
-        answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
-        answer.headers_mut().insert(header::UPGRADE, HeaderValue::from_static("websocket"));
-        Ok(answer)
+        Ok(hop::switched(response))
     }
 }
 

@@ -17,11 +17,13 @@ use agentenv_protocol::{
     AgentCard, AgentToken, ControlToken, HostName, HostPattern, Name, SandboxName, SiteKey, control::SiteTableEntry,
 };
 use futures_util::future::BoxFuture;
+use rustls::{ClientConfig, RootCertStore, pki_types::CertificateDer};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     sync::watch,
 };
+use tokio_rustls::TlsConnector;
 
 /// Longer than anything here takes.
 pub const WAIT: Duration = Duration::from_secs(30);
@@ -405,6 +407,28 @@ pub fn get(path: &str, host: &str, headers: &str) -> String {
 /// The status of an answer.
 pub fn status(answer: &str) -> u16 {
     answer.get(9..12).and_then(|code| code.parse().ok()).unwrap_or_else(|| panic!("no answer: {answer:?}"))
+}
+
+/// Opens a tunnel by a forward port: the head of its answer, and the stream.
+pub async fn connect(at: SocketAddr, target: &str) -> (String, TcpStream) {
+    let mut stream = TcpStream::connect(at).await.unwrap();
+    stream.write_all(format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n").as_bytes()).await.unwrap();
+    let head = read_head(&mut stream).await;
+    (head, stream)
+}
+
+/// A client that trusts this root and nothing else.
+pub fn trusting(root: CertificateDer<'static>, alpn: &[&str]) -> TlsConnector {
+    let mut roots = RootCertStore::empty();
+    roots.add(root).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = alpn.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+    TlsConnector::from(Arc::new(config))
 }
 
 /// Reads one head from a stream that stays open.
