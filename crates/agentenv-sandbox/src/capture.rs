@@ -37,7 +37,7 @@ pub use handle::Capture;
 pub(crate) use handle::check;
 pub use index::{CaptureFile, CaptureSummary, Health, OpenCapture};
 pub use socket::PacketSocket;
-pub(crate) use socket::{is_fresh as is_fresh_socket, make as make_socket};
+pub(crate) use socket::make as make_socket;
 
 /// How long a capture's files and its memory get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -48,7 +48,7 @@ use std::{
 use rustix::io::Errno;
 
 use crate::{
-    enter::Entry,
+    enter::{self, Entry},
     failure::Failure,
     kernel::{self, Kernel},
     messages::{Program, Report},
@@ -104,13 +104,7 @@ const LACKS: [Errno; 4] = [Errno::BUSY, Errno::INVAL, Errno::NOSYS, Errno::NOPRO
 
 /// The rest of the life of an entry process: it makes the service's sockets.
 pub(crate) fn maker_main(entry: &Entry<'_>, program: &Program, ports: &RangeInclusive<u16>, service: OwnedFd) -> ! {
-    let listener = match prepare(entry, program, ports, service.as_fd()) {
-        Ok(listener) => listener,
-        Err(failure) => {
-            let _ = wire::send(entry.streams.status.as_fd(), &Report::Failed(failure), &[]);
-            kernel::exit_now(127)
-        }
-    };
+    let listener = enter::report(&entry.streams, prepare(entry, program, ports, service.as_fd()));
     drop(service);
     let served = match listener {
         Some(listener) => serve(&listener, ports),
@@ -131,10 +125,7 @@ fn prepare(
     let status = entry.streams.status.as_fd();
     let _ = rustix::thread::set_name(c"ae-sockets");
     // Whoever makes a socket is its owner for SO_REUSEPORT and `/proc/net`: the service's uid, as without us.
-    privileges::become_inside(kernel, program.set_groups)?;
-    privileges::hide(kernel)?;
-    privileges::drop_all(kernel)?;
-    privileges::die_with_spawner(kernel, entry.life)?;
+    privileges::give_up(kernel, program.set_groups, entry.life)?;
     kernel.call("close_range", || kernel::close_all_but(&[service.as_raw_fd(), status.as_raw_fd()]))?;
     let tried = kernel.call("setsockopt", || {
         let socket = notify::socket(libc::AF_INET, libc::SOCK_STREAM, 0)?;

@@ -65,17 +65,14 @@ pub(crate) fn exec(entry: &Entry<'_>, exec: &Exec, namespaces: &[OwnedFd; 7]) ->
     let entered = enter(entry.kernel, &kinds, namespaces).and_then(|()| privileges::hide(entry.kernel));
     clone(entry, &exec.program, entered, 0, |maker| {
         let prepared = prepare_exec(entry, exec, maker);
-        report(entry, prepared);
+        report(&entry.streams, prepared);
         program::become_program(entry.kernel, &exec.program, &entry.streams)
     })
 }
 
 fn prepare_exec(entry: &Entry<'_>, exec: &Exec, maker: Option<BorrowedFd<'_>>) -> Result<(), Failure> {
     let kernel = entry.kernel;
-    privileges::become_inside(kernel, exec.program.set_groups)?;
-    privileges::hide(kernel)?;
-    privileges::drop_all(kernel)?;
-    privileges::die_with_spawner(kernel, entry.life)?;
+    privileges::give_up(kernel, exec.program.set_groups, entry.life)?;
     if let Some(maker) = maker {
         client_ports::hand_over(kernel, maker, entry.streams.status.as_fd())?;
     }
@@ -99,12 +96,12 @@ fn enter<const N: usize>(
     Ok(())
 }
 
-/// Reports a failure and ends; returns if there is none.
-fn report(entry: &Entry<'_>, result: Result<(), Failure>) {
-    if let Err(failure) = result {
-        let _ = wire::send(entry.streams.status.as_fd(), &Report::Failed(failure), &[]);
-        kernel::exit_now(127);
-    }
+/// Reports a failure and ends; returns what there is if there is none.
+pub(crate) fn report<T>(streams: &Streams, result: Result<T, Failure>) -> T {
+    result.unwrap_or_else(|failure| {
+        let _ = wire::send(streams.status.as_fd(), &Report::Failed(failure), &[]);
+        kernel::exit_now(127)
+    })
 }
 
 /// Clones; the parent announces the child to spawner and supervisor, lets it go, and ends, or makes its sockets.
@@ -115,7 +112,7 @@ fn clone(
     flags: libc::c_int,
     child: impl FnOnce(Option<BorrowedFd<'_>>),
 ) -> ! {
-    report(entry, entered);
+    report(&entry.streams, entered);
     let announced = (|| {
         let kernel = entry.kernel;
         let sockets = program.client_ports.as_ref().map(|_| kernel.call("socketpair", wire::pair));
@@ -146,7 +143,7 @@ fn clone(
     })();
     match (announced, &program.client_ports) {
         (Ok(Some(maker)), Some(ports)) => client_ports::maker_main(entry, program, ports, maker),
-        (announced, _) => report(entry, announced.map(|_| ())),
+        (announced, _) => report(&entry.streams, announced.map(|_| ())),
     }
     kernel::exit_now(0)
 }

@@ -48,9 +48,7 @@ pub(crate) fn map(
 
 fn write(kernel: Kernel, pid: Pid, file: &str, text: &str) -> Result<(), Failure> {
     let path = format!("/proc/{}/{file}", pid.as_raw_nonzero());
-    kernel.at("write", &path, || {
-        fs::write(&path, text).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
-    })
+    kernel.at("write", &path, || fs::write(&path, text).map_err(|error| kernel::errno(&error)))
 }
 
 /// The whole life of the child that runs the helpers; the spawner doesn't wait for them.
@@ -75,7 +73,7 @@ fn run(helper: &str, pid: Pid, outside: u32) -> Result<(), Failure> {
         .env_clear()
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| Failure::setup(helper, Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+        .map_err(|error| Failure::setup(helper, kernel::errno(&error)))?;
     if output.status.success() {
         return Ok(());
     }

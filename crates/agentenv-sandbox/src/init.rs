@@ -8,7 +8,7 @@ use rustix::{
 };
 
 use crate::{
-    client_ports,
+    client_ports, enter,
     environment::read_all,
     failure::Failure,
     kernel::{self, Kernel},
@@ -37,13 +37,7 @@ pub(crate) struct Init<'a> {
 
 /// The whole life of a pid 1.
 pub(crate) fn main(kernel: Kernel, init: &Init<'_>) -> ! {
-    let main = match prepare(kernel, init) {
-        Ok(main) => main,
-        Err(failure) => {
-            let _ = wire::send(init.streams.status.as_fd(), &Report::Failed(failure), &[]);
-            kernel::exit_now(127)
-        }
-    };
+    let main = enter::report(init.streams, prepare(kernel, init));
     let Some(main) = main else { program::become_program(kernel, &init.start.program, init.streams) };
     // Children of a hostile service can attack a pid 1 of their own uid, so it holds nothing.
     if kernel::close_range(0, i32::MAX).is_err() {
@@ -61,9 +55,7 @@ fn prepare(kernel: Kernel, init: &Init<'_>) -> Result<Option<Pid>, Failure> {
     privileges::hide(kernel)?;
     kernel.call("sethostname", || rustix::system::sethostname(init.start.hostname.as_bytes()))?;
     let etc = match init.etc {
-        Some(etc) => kernel.call("reading /etc", || {
-            read_all(etc.as_fd()).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
-        })?,
+        Some(etc) => kernel.call("reading /etc", || read_all(etc.as_fd()).map_err(|error| kernel::errno(&error)))?,
         None => Vec::new(),
     };
     root::build(kernel, init.start, &sources, &etc)?;

@@ -79,7 +79,12 @@ pub(crate) fn check(value: libc::c_long) -> Result<libc::c_long, Errno> {
 }
 
 fn last_errno() -> Errno {
-    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+    errno(&std::io::Error::last_os_error())
+}
+
+/// The kernel's word in an error of the standard library; `EIO` for one that is none of the kernel's.
+pub(crate) fn errno(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 /// What `clone3` takes. (The kernel's `struct clone_args`, first version with `cgroup`.)
@@ -218,6 +223,19 @@ pub(crate) fn mount_setattr(tree: BorrowedFd<'_>, recursive: bool, set: u32) -> 
         )
     };
     check(done).map(|_| ())
+}
+
+/// Sets an option of a socket that rustix doesn't have. `value` is plain C data.
+pub(crate) fn set_option<T>(
+    socket: BorrowedFd<'_>,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: &T,
+) -> Result<(), Errno> {
+    let length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel reads `length` bytes of `value`, which lives across the call; callers pass plain C data.
+    let done = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, std::ptr::from_ref(value).cast(), length) };
+    check(done.into()).map(|_| ())
 }
 
 /// Gives up the session keyring that the caller's login holds its keys in, for a new and empty one.

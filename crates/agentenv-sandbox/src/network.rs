@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use crate::{
     failure::Failure,
-    kernel::Kernel,
+    kernel::{self, Kernel},
     netlink::RouteSocket,
     spec::{NetworkKind, SITE_RANGE},
 };
@@ -68,6 +68,6 @@ pub(crate) fn sysctl(kernel: Kernel, setting: &str, value: &str) -> Result<(), F
     let path = format!("/proc/sys/{setting}");
     kernel.at("write", &path, || match fs::write(&path, value) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        written => written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+        written => written.map_err(|error| kernel::errno(&error)),
     })
 }

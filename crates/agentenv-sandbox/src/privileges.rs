@@ -14,6 +14,14 @@ use crate::{
 /// Capabilities that any kernel may come to have; the loop ends at the first that this one doesn't know.
 const MAX_CAPABILITIES: u32 = 64;
 
+/// Gives up everything of a process that enters a sandbox and builds nothing there.
+pub(crate) fn give_up(kernel: Kernel, set_groups: bool, life: std::os::fd::BorrowedFd<'_>) -> Result<(), Failure> {
+    become_inside(kernel, set_groups)?;
+    hide(kernel)?;
+    drop_all(kernel)?;
+    die_with_spawner(kernel, life)
+}
+
 /// Becomes the inside uid and gid, without any other group. The capabilities stay: only leaving uid 0 clears them, and
 /// nobody is uid 0 here.
 pub(crate) fn become_inside(kernel: Kernel, set_groups: bool) -> Result<(), Failure> {

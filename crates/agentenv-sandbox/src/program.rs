@@ -94,9 +94,8 @@ fn limit(kernel: Kernel, limits: &Limits) -> Result<(), Failure> {
 }
 
 fn variables(kernel: Kernel, environment: BorrowedFd<'_>) -> Result<Vec<CString>, Failure> {
-    let bytes = kernel.call("reading the environment", || {
-        read_all(environment).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
-    })?;
+    let bytes =
+        kernel.call("reading the environment", || read_all(environment).map_err(|error| kernel::errno(&error)))?;
     Ok(bytes
         .split_inclusive(|&byte| byte == 0)
         .filter_map(|text| CString::from_vec_with_nul(text.to_vec()).ok())

@@ -18,7 +18,6 @@ use std::{
 
 use rustix::{
     fs::{CWD, FileType},
-    io::Errno,
     mount::{
         FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
     },
@@ -121,7 +120,8 @@ pub(crate) fn open(kernel: Kernel, start: &Start) -> Result<Sources, Failure> {
         devices.push((clone_tree(kernel, &Path::new("/dev").join(name), false)?, name));
     }
     let data = start.data.then(|| clone_tree(kernel, Path::new(DATA_PARKED), false)).transpose()?;
-    let proc = file_system(kernel, "proc", &[], MountAttrFlags::MOUNT_ATTR_NOEXEC)?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    let proc = file_system(kernel, "proc", &[], attributes)?;
     Ok(Sources { trees, links, devices, data, proc })
 }
 
@@ -178,7 +178,7 @@ fn enter_new_root(kernel: Kernel, start: &Start, etc_bytes: usize) -> Result<(),
     let bytes = ROOT_BYTES + 2 * u64::try_from(etc_bytes).unwrap_or(u64::MAX / 4) + 4096 * start.etc.len() as u64;
     let inodes = ROOT_INODES + ROOT_INODES_EACH * (start.etc.len() + start.mounts.len()) as u64;
     let options = [("size", bytes.to_string()), ("nr_inodes", inodes.to_string()), ("mode", "0755".into())];
-    let root = file_system(kernel, "tmpfs", &options, MountAttrFlags::empty())?;
+    let root = file_system(kernel, "tmpfs", &options, MountAttrFlags::MOUNT_ATTR_NODEV)?;
     attach(kernel, root.as_fd(), Path::new(ROOT_STAGED))?;
     kernel.call("fchdir", || rustix::process::fchdir(&root))?;
     // The old root ends up on top of the new one, where the working directory still is below it.
@@ -210,15 +210,8 @@ fn dev(kernel: Kernel, sources: &Sources, shm_bytes: u64) -> Result<(), Failure>
 fn terminals(kernel: Kernel) -> Result<(), Failure> {
     let target = Path::new("/dev/pts");
     let options = [("ptmxmode", "0666".to_owned()), ("mode", "0620".to_owned()), ("max", MAX_TERMINALS.to_string())];
-    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    let context = kernel.at("fsopen", "devpts", || rustix::mount::fsopen("devpts", FsOpenFlags::FSOPEN_CLOEXEC))?;
-    for (key, value) in options {
-        kernel.at("fsconfig", key, || rustix::mount::fsconfig_set_string(&context, key, value.as_str()))?;
-    }
-    kernel.at("fsconfig", "devpts", || rustix::mount::fsconfig_create(&context))?;
     // Devices are what it is for; the kernel makes no others in it.
-    let mounted = kernel
-        .at("fsmount", "devpts", || rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes))?;
+    let mounted = file_system(kernel, "devpts", &options, MountAttrFlags::MOUNT_ATTR_NOEXEC)?;
     folder(kernel, target)?;
     attach(kernel, mounted.as_fd(), target)?;
     symlink(kernel, Path::new("pts/ptmx"), "/dev/ptmx")
@@ -248,13 +241,14 @@ fn attach(kernel: Kernel, tree: BorrowedFd<'_>, target: &Path) -> Result<(), Fai
     kernel.at("move_mount", target, || rustix::mount::move_mount(tree, "", CWD, target, flags))
 }
 
+/// A file system that nobody has mounted yet, without set-uid programs.
 fn file_system(
     kernel: Kernel,
     kind: &str,
     options: &[(&str, String)],
     attributes: MountAttrFlags,
 ) -> Result<OwnedFd, Failure> {
-    let attributes = attributes | MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    let attributes = attributes | MountAttrFlags::MOUNT_ATTR_NOSUID;
     let context = kernel.at("fsopen", kind, || rustix::mount::fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC))?;
     for (key, value) in options {
         kernel.at("fsconfig", key, || rustix::mount::fsconfig_set_string(&context, *key, value.as_str()))?;
@@ -273,7 +267,7 @@ pub(crate) fn limited_tmpfs(kernel: Kernel, bytes: u64, mode: &str) -> Result<Ow
         ("uid", INSIDE_ID.to_string()),
         ("gid", INSIDE_ID.to_string()),
     ];
-    file_system(kernel, "tmpfs", &options, MountAttrFlags::empty())
+    file_system(kernel, "tmpfs", &options, MountAttrFlags::MOUNT_ATTR_NODEV)
 }
 
 /// Parks a pod's `/data` in the broker's mount namespace.
@@ -300,20 +294,16 @@ fn place(kernel: Kernel, tree: &Tree, target: &Path) -> Result<(), Failure> {
     attach(kernel, tree.fd.as_fd(), target)
 }
 
-fn errno(error: &std::io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
-}
-
 fn folder(kernel: Kernel, path: &Path) -> Result<(), Failure> {
     kernel.at("mkdir", path, || {
-        fs::DirBuilder::new().recursive(true).mode(0o755).create(path).map_err(|error| errno(&error))
+        fs::DirBuilder::new().recursive(true).mode(0o755).create(path).map_err(|error| kernel::errno(&error))
     })
 }
 
 fn file(kernel: Kernel, path: &Path, contents: &[u8], mode: u32) -> Result<(), Failure> {
     kernel.at("write", path, || {
         let opened = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
-        opened.and_then(|mut file| file.write_all(contents)).map_err(|error| errno(&error))
+        opened.and_then(|mut file| file.write_all(contents)).map_err(|error| kernel::errno(&error))
     })
 }
 

@@ -14,7 +14,7 @@ use rustix::{
 
 use crate::{
     broker::{self, ANSWER_BYTES},
-    capture::{self, PacketSocket},
+    capture::PacketSocket,
     error::SandboxError,
     process::ended_within,
     spec::NetworkKind,
@@ -151,19 +151,17 @@ fn ask(socket: BorrowedFd<'_>, kind: u8, count: usize) -> Result<Vec<OwnedFd>, W
     if fds.len() != count {
         return Err(WireError::Count { got: fds.len(), expected: count });
     }
-    let (kind, protocol, expected) = match kind {
-        broker::PACKET => {
-            let fits = fds.iter().all(|fd| capture::is_fresh_socket(fd).unwrap_or(false));
-            return if fits { Ok(fds) } else { Err(WireError::NotThatSocket { expected: "a packet socket" }) };
-        }
-        broker::TCP => (SocketType::STREAM, ipproto::TCP, "a TCP socket"),
-        _ => (SocketType::DGRAM, ipproto::UDP, "a UDP socket"),
+    let (family, kind, protocol, expected) = match kind {
+        // Fresh, without a protocol: it receives nothing yet.
+        broker::PACKET => (AddressFamily::PACKET, SocketType::RAW, None, "a packet socket"),
+        broker::TCP => (AddressFamily::INET, SocketType::STREAM, Some(ipproto::TCP), "a TCP socket"),
+        _ => (AddressFamily::INET, SocketType::DGRAM, Some(ipproto::UDP), "a UDP socket"),
     };
     let fits = |fd: &OwnedFd| -> Result<bool, Errno> {
         use rustix::net::sockopt;
-        Ok(sockopt::socket_domain(fd)? == AddressFamily::INET
+        Ok(sockopt::socket_domain(fd)? == family
             && sockopt::socket_type(fd)? == kind
-            && sockopt::socket_protocol(fd)? == Some(protocol))
+            && sockopt::socket_protocol(fd)? == protocol)
     };
     if fds.iter().all(|fd| fits(fd).unwrap_or(false)) { Ok(fds) } else { Err(WireError::NotThatSocket { expected }) }
 }

@@ -45,13 +45,7 @@ pub(crate) type FilterError = seccompiler::BackendError;
 impl Filters {
     /// Compiles the filters of a service.
     pub(crate) fn of(profile: SeccompProfile) -> Result<Self, FilterError> {
-        let conditional = SeccompFilter::new(
-            conditions(profile)?,
-            SeccompAction::Errno(libc::EPERM as u32),
-            SeccompAction::Allow,
-            ARCH,
-        )?
-        .try_into()?;
+        let conditional = compile(conditions(profile)?)?;
         let always = table::ALLOWED.iter().copied().chain(more(profile).iter().copied());
         let allowed = ranges::first(always, ranges::ALLOW, conditional);
         let missing = table::UNKNOWN.iter().copied().chain(table::NEWER);
@@ -67,12 +61,7 @@ impl Filters {
 
     /// Makes the filter of a socket maker: it makes the sockets that a service may, and gives them to it.
     pub(crate) fn of_socket_maker() -> Result<Self, FilterError> {
-        let sockets = Rules::from([(
-            libc::SYS_socket,
-            sockets()?.into_iter().map(SeccompRule::new).collect::<Result<Vec<_>, _>>()?,
-        )]);
-        let refused = SeccompAction::Errno(libc::EPERM as u32);
-        let conditional = SeccompFilter::new(sockets, refused, SeccompAction::Allow, ARCH)?.try_into()?;
+        let conditional = compile(Rules::from([(libc::SYS_socket, any_of(sockets()?)?)]))?;
         let allowed = ranges::first(table::SOCKET_MAKER.iter().copied(), ranges::ALLOW, conditional);
         Ok(Self { allowed, unknown: None })
     }
@@ -98,6 +87,16 @@ pub(crate) fn notify_of_sockets() -> BpfProgram {
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
+/// A program that allows calls that a rule is about, and refuses every other.
+fn compile(rules: Rules) -> Result<BpfProgram, FilterError> {
+    SeccompFilter::new(rules, SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow, ARCH)?.try_into()
+}
+
+/// The rules for a call that is allowed if all conditions of one of the alternatives hold.
+fn any_of(alternatives: Vec<Vec<SeccompCondition>>) -> Result<Vec<SeccompRule>, FilterError> {
+    alternatives.into_iter().map(SeccompRule::new).collect()
+}
+
 /// What a profile may call beyond the others, whatever the arguments.
 fn more(profile: SeccompProfile) -> &'static [libc::c_long] {
     match profile {
@@ -117,8 +116,7 @@ fn conditions(profile: SeccompProfile) -> Result<Rules, FilterError> {
     use SeccompCmpOp::{Eq, MaskedEq, Ne};
     let mut rules = Rules::new();
     let mut allow = |call: libc::c_long, alternatives: Vec<Vec<SeccompCondition>>| -> Result<(), FilterError> {
-        let all = alternatives.into_iter().map(SeccompRule::new).collect::<Result<_, _>>()?;
-        rules.insert(call, all);
+        rules.insert(call, any_of(alternatives)?);
         Ok(())
     };
     allow(libc::SYS_socket, sockets()?)?;

@@ -17,7 +17,10 @@ use super::{
     pcap,
     ring::Statistics,
 };
-use crate::{failure::Failure, kernel::Kernel};
+use crate::{
+    failure::Failure,
+    kernel::{self, Kernel},
+};
 
 /// How often drops are written down: they come by the thousand, and the record is for after a crash.
 const RECORD_EVERY: Duration = Duration::from_secs(1);
@@ -47,7 +50,7 @@ impl Writer {
     ) -> Result<Self, Failure> {
         let listed = kernel.at("reading", folder.path(), || {
             let listed = folder.remove_parts().and_then(|()| folder.list());
-            listed.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+            listed.map_err(|error| kernel::errno(&error))
         })?;
         let last = listed.last().map_or(0, |file| file.generation).max(folder.read_record().generation);
         index.update(|state| state.files = listed.into());

@@ -23,7 +23,10 @@ use super::{
     index::{CaptureFile, OpenCapture},
     pcap::{self, Contents},
 };
-use crate::{failure::Failure, kernel::Kernel};
+use crate::{
+    failure::Failure,
+    kernel::{self, Kernel},
+};
 
 const SUFFIX: &str = ".pcap";
 /// Of a file that has no header yet.
@@ -95,7 +98,7 @@ impl Folder {
     pub(super) fn make(kernel: Kernel, path: &Path) -> io::Result<Self> {
         let made = kernel.at("mkdir", path, || {
             let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-            made.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+            made.map_err(|error| kernel::errno(&error))
         });
         made.map_err(|failure| failure.io())?;
         kernel.at("open", path, || Ok(Self::open(path))).map_err(|failure| failure.io())?
@@ -244,7 +247,7 @@ impl Folder {
         let text = serde_json::to_vec(record).map_err(|_| Failure::setup_at("write", &path, Errno::INVAL))?;
         kernel.at("write", &path, || {
             let written = io::Write::write_all(&mut File::from(file), &text);
-            written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+            written.map_err(|error| kernel::errno(&error))
         })?;
         kernel.at("rename", &path, || rustix::fs::renameat(&self.fd, RECORD_PART, &self.fd, RECORD))
     }

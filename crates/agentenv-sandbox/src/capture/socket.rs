@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use rustix::{
     io::Errno,
-    net::{AddressFamily, SocketFlags, SocketType, sockopt},
+    net::{AddressFamily, SocketFlags, SocketType},
 };
 
 use crate::kernel;
@@ -30,13 +30,6 @@ impl PacketSocket {
     }
 }
 
-/// Whether a descriptor is such a socket.
-pub(crate) fn is_fresh(socket: &OwnedFd) -> Result<bool, Errno> {
-    Ok(sockopt::socket_domain(socket)? == AddressFamily::PACKET
-        && sockopt::socket_type(socket)? == SocketType::RAW
-        && sockopt::socket_protocol(socket)?.is_none())
-}
-
 impl AsFd for PacketSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -51,15 +44,7 @@ pub(crate) fn make() -> Result<OwnedFd, Errno> {
 
 /// Sets an option of a packet socket.
 pub(super) fn set<T>(socket: BorrowedFd<'_>, option: libc::c_int, value: &T) -> Result<(), Errno> {
-    set_at(socket, libc::SOL_PACKET, option, value)
-}
-
-fn set_at<T>(socket: BorrowedFd<'_>, level: libc::c_int, option: libc::c_int, value: &T) -> Result<(), Errno> {
-    let length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the kernel reads `length` bytes of `value`, which lives across the call; callers pass plain C data. Needed
-    // since rustix has no packet options.
-    let done = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, std::ptr::from_ref(value).cast(), length) };
-    kernel::check(done.into()).map(|_| ())
+    kernel::set_option(socket, libc::SOL_PACKET, option, value)
 }
 
 /// Receives a protocol of one interface from now on; nothing if it is 0.
@@ -102,7 +87,7 @@ pub(super) fn refuse_all(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     // `BPF_RET | BPF_K`: keep 0 bytes.
     let mut nothing = [libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0 }];
     let program = libc::sock_fprog { len: 1, filter: nothing.as_mut_ptr() };
-    set_at(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+    kernel::set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
 /// Packets and drops since this was last asked.
@@ -110,7 +95,7 @@ pub(super) fn statistics(socket: BorrowedFd<'_>) -> Result<libc::tpacket_stats_v
     let mut counted = libc::tpacket_stats_v3 { tp_packets: 0, tp_drops: 0, tp_freeze_q_cnt: 0 };
     let mut length = size_of::<libc::tpacket_stats_v3>() as libc::socklen_t;
     // SAFETY: value and length live across the call, and the kernel writes no more than `length` bytes of plain numbers.
-    // Needed as in `set_at`.
+    // Needed since rustix has no packet options.
     let done = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),

@@ -12,7 +12,10 @@ use rustix::{
     io::Errno,
 };
 
-use crate::{kernel::check, seccomp};
+use crate::{
+    kernel::{check, set_option},
+    seccomp,
+};
 
 /// A socket that somebody asked for.
 pub(super) struct Call {
@@ -116,10 +119,5 @@ pub(super) fn socket(domain: libc::c_int, kind: libc::c_int, protocol: libc::c_i
 pub(super) fn set_port_range(socket: BorrowedFd<'_>, ports: &RangeInclusive<u16>) -> Result<(), Errno> {
     const IP_LOCAL_PORT_RANGE: libc::c_int = 51;
     let range = u32::from(*ports.end()) << 16 | u32::from(*ports.start());
-    let length = size_of_val(&range) as libc::socklen_t;
-    // SAFETY: the kernel reads `range`, which lives across the call.
-    let set = unsafe {
-        libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE, (&raw const range).cast(), length)
-    };
-    check(set.into()).map(|_| ())
+    set_option(socket, libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE, &range)
 }
