@@ -103,12 +103,7 @@ impl Store {
             .fetch_all(&self.pool)
             .await
             .map_err(|error| self.database(error))?;
-        rows.iter()
-            .map(|row| {
-                let id: String = row.try_get(0).map_err(|error| self.database(error))?;
-                DeployId::parse(&id).map_err(|source| StoreError::RecordId { what: format!("deploy `{id}`"), source })
-            })
-            .collect()
+        rows.iter().map(|row| self.id_of(row, "deploy", DeployId::parse)).collect()
     }
 
     /// Who needs a version, as people read it.

@@ -7,9 +7,9 @@ use std::{
     sync::Arc,
 };
 
-use agentenv_protocol::Home;
+use agentenv_protocol::{Home, IdError};
 use serde_json::Value;
-use sqlx::{Sqlite, SqlitePool, Transaction};
+use sqlx::{Row as _, Sqlite, SqlitePool, Transaction, sqlite::SqliteRow};
 
 use crate::{
     StoreError,
@@ -78,6 +78,17 @@ impl Store {
 
     pub(crate) fn database(&self, error: sqlx::Error) -> StoreError {
         database::error_at(&self.paths.database, error)
+    }
+
+    /// The id in a row's first column, which is `what`'s.
+    pub(crate) fn id_of<T>(
+        &self,
+        row: &SqliteRow,
+        what: &str,
+        parse: fn(&str) -> Result<T, IdError>,
+    ) -> Result<T, StoreError> {
+        let id: String = row.try_get(0).map_err(|error| self.database(error))?;
+        parse(&id).map_err(|source| StoreError::RecordId { what: format!("{what} `{id}`"), source })
     }
 
     /// Runs file work off the async threads.

@@ -90,13 +90,7 @@ impl Store {
             .fetch_all(&self.pool)
             .await
             .map_err(|error| self.database(error))?;
-        rows.iter()
-            .map(|row| {
-                let id: String = row.try_get(0).map_err(|error| self.database(error))?;
-                UniverseId::parse(&id)
-                    .map_err(|source| StoreError::RecordId { what: format!("artifact universe `{id}`"), source })
-            })
-            .collect()
+        rows.iter().map(|row| self.id_of(row, "artifact universe", UniverseId::parse)).collect()
     }
 
     /// The run that made a deploy: the one whose document has it under `deploys[].deploy`.
@@ -109,10 +103,7 @@ impl Store {
         .fetch_optional(&self.pool)
         .await
         .map_err(|error| self.database(error))?;
-        let Some(row) = row else { return Ok(None) };
-        let id: String = row.try_get(0).map_err(|error| self.database(error))?;
-        let id = RunId::parse(&id).map_err(|source| StoreError::RecordId { what: format!("run `{id}`"), source })?;
-        Ok(Some(id))
+        row.map(|row| self.id_of(&row, "run", RunId::parse)).transpose()
     }
 
     /// What is said of a holder that is not on record. A deploy needs no record here.
