@@ -22,7 +22,12 @@ use x11rb::{
 };
 use xkeysym::Keysym;
 
-use crate::{DesktopError, Scale, keyboard::Keyboard, keys, picture::Picture};
+use crate::{
+    DesktopError, Scale,
+    keyboard::{Keyboard, settle},
+    keys,
+    picture::Picture,
+};
 
 /// The name by which X servers know the cookies of their authority files.
 const COOKIE: &[u8] = b"MIT-MAGIC-COOKIE-1";
@@ -188,13 +193,7 @@ impl Desktop {
                 Ok(())
             }
         }?;
-        self.settle()
-    }
-
-    /// Has the server take everything that was sent.
-    fn settle(&self) -> Result<(), DesktopError> {
-        self.connection.get_input_focus()?.reply()?;
-        Ok(())
+        settle(&self.connection)
     }
 
     fn picture(&self, region: Option<Region>) -> Result<Picture, DesktopError> {
@@ -248,6 +247,16 @@ impl Desktop {
         self.event(if down { BUTTON_PRESS_EVENT } else { BUTTON_RELEASE_EVENT }, button, 0, 0)
     }
 
+    /// Presses keys, in their order.
+    fn press(&self, keys: &[Keycode]) -> Result<(), DesktopError> {
+        keys.iter().try_for_each(|key| self.event(KEY_PRESS_EVENT, *key, 0, 0))
+    }
+
+    /// Lets keys go, the last one first.
+    fn release(&self, keys: &[Keycode]) -> Result<(), DesktopError> {
+        keys.iter().rev().try_for_each(|key| self.event(KEY_RELEASE_EVENT, *key, 0, 0))
+    }
+
     fn click(
         &mut self,
         button: u8,
@@ -296,12 +305,11 @@ impl Desktop {
             codes.extend(self.keyboard.shift().filter(|shift| stroke.shift && !codes.contains(shift)));
             codes.push(stroke.keycode);
         }
-        let press = || codes.iter().try_for_each(|code| self.event(KEY_PRESS_EVENT, *code, 0, 0));
-        let done = press().and_then(|()| {
+        let done = self.press(&codes).and_then(|()| {
             self.connection.flush()?;
             what(self)
         });
-        let released = codes.iter().rev().try_for_each(|code| self.event(KEY_RELEASE_EVENT, *code, 0, 0));
+        let released = self.release(&codes);
         done.and(released)
     }
 
@@ -321,8 +329,8 @@ impl Desktop {
                 let stroke = self.keyboard.stroke(*keysym).ok_or(DesktopError::NoFreeKey)?;
                 let shift = self.keyboard.shift().filter(|_| stroke.shift);
                 let codes: Vec<Keycode> = shift.into_iter().chain([stroke.keycode]).collect();
-                codes.iter().try_for_each(|code| self.event(KEY_PRESS_EVENT, *code, 0, 0))?;
-                codes.iter().rev().try_for_each(|code| self.event(KEY_RELEASE_EVENT, *code, 0, 0))?;
+                self.press(&codes)?;
+                self.release(&codes)?;
             }
             rest = later;
         }

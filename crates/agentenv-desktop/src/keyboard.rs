@@ -87,28 +87,26 @@ impl Keyboard {
         self.strokes.get(&keysym).copied().or_else(borrowed)
     }
 
+    /// The symbols that no key has of its own, each once, and where it first is.
+    fn foreign(&self, text: &[Keysym]) -> impl Iterator<Item = (usize, Keysym)> {
+        let mut known = Vec::new();
+        text.iter().copied().enumerate().filter(move |(_, keysym)| {
+            let new = !self.strokes.contains_key(keysym) && !known.contains(keysym);
+            if new {
+                known.push(*keysym);
+            }
+            new
+        })
+    }
+
     /// How many symbols of the text, from its start, can be given at once.
     pub(crate) fn reach(&self, text: &[Keysym]) -> usize {
-        let mut foreign = Vec::new();
-        for (at, keysym) in text.iter().enumerate() {
-            if !self.strokes.contains_key(keysym) && !foreign.contains(keysym) {
-                if foreign.len() == self.free.len() {
-                    return at;
-                }
-                foreign.push(*keysym);
-            }
-        }
-        text.len()
+        self.foreign(text).nth(self.free.len()).map_or(text.len(), |(at, _)| at)
     }
 
     /// Puts the symbols that no key has on free ones, all before any of them is pressed.
     pub(crate) fn borrow(&mut self, connection: &RustConnection, text: &[Keysym]) -> Result<(), DesktopError> {
-        let mut foreign: Vec<Keysym> = Vec::new();
-        for keysym in text {
-            if !self.strokes.contains_key(keysym) && !foreign.contains(keysym) {
-                foreign.push(*keysym);
-            }
-        }
+        let mut foreign: Vec<Keysym> = self.foreign(text).map(|(_, keysym)| keysym).collect();
         if foreign.len() > self.free.len() {
             return Err(DesktopError::NoFreeKey);
         }
@@ -132,7 +130,7 @@ impl Keyboard {
         }
         if changed {
             // The server has it before the first stroke.
-            connection.get_input_focus()?.reply()?;
+            settle(connection)?;
         }
         Ok(())
     }
@@ -141,4 +139,10 @@ impl Keyboard {
     pub(crate) fn shift(&self) -> Option<Keycode> {
         self.stroke(Keysym::new(key::Shift_L)).map(|stroke| stroke.keycode)
     }
+}
+
+/// Has the server take everything that was sent.
+pub(crate) fn settle(connection: &RustConnection) -> Result<(), DesktopError> {
+    connection.get_input_focus()?.reply()?;
+    Ok(())
 }
