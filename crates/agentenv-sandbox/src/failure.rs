@@ -42,7 +42,12 @@ impl Failure {
     }
 
     pub(crate) fn setup_at(call: &str, path: &Path, errno: Errno) -> Self {
-        Self::new(Kind::Setup, format!("{call} of `{}`", path.display()), errno)
+        Self::setup(call, errno).at(path)
+    }
+
+    /// The same failure, with the path that the call concerned.
+    pub(crate) fn at(self, path: &Path) -> Self {
+        Self { what: format!("{} of `{}`", self.what, path.display()), ..self }
     }
 
     /// The same failure, blamed on a path that the caller named.

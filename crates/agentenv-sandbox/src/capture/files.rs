@@ -14,7 +14,7 @@ use super::{
     RingOptions,
     folder::{Folder, RingRecord},
     index::{CaptureFile, Index},
-    pcap,
+    pcap::{self, Contents},
     ring::Statistics,
 };
 use crate::{
@@ -48,11 +48,10 @@ impl Writer {
         options: RingOptions,
         index: Arc<Index>,
     ) -> Result<Self, Failure> {
-        let listed = kernel.at("reading", folder.path(), || {
-            let listed = folder.remove_parts().and_then(|()| folder.list());
-            listed.map_err(|error| kernel::errno(&error))
+        let (record, listed) = kernel.at("reading", folder.path(), || {
+            folder.remove_parts().and_then(|()| folder.read()).map_err(|error| kernel::errno(&error))
         })?;
-        let last = listed.last().map_or(0, |file| file.generation).max(folder.read_record().generation);
+        let last = listed.last().map_or(0, |file| file.generation).max(record.generation);
         index.update(|state| state.files = listed.into());
         let (generation, file) = begin(kernel, &folder, options, &index, last)?;
         let bytes = pcap::HEADER_BYTES as u64;
@@ -71,22 +70,22 @@ impl Writer {
         while !records.is_empty() {
             let room = self.options.file_bytes.saturating_sub(self.bytes);
             let fitting = pcap::fitting(records, room, self.packets == 0);
-            if fitting == 0 {
+            if fitting.packets == 0 {
                 self.rotate()?;
                 continue;
             }
-            let (now, later) = records.split_at(fitting);
-            self.put(now)?;
+            let (now, later) = records.split_at(fitting.bytes as usize);
+            self.put(now, fitting)?;
             records = later;
         }
         Ok(())
     }
 
-    /// Appends records to the current file, and tells how far it reaches.
-    fn put(&mut self, records: &[u8]) -> Result<(), Failure> {
+    /// Appends records to the current file, of which `contents` tells, and tells how far it reaches.
+    fn put(&mut self, records: &[u8], contents: Contents) -> Result<(), Failure> {
         let mut written = 0;
         while written < records.len() {
-            let wrote = self.kernel.at("write", self.folder.path_of(self.generation), || {
+            let wrote = self.kernel.call("write", || {
                 match rustix::io::retry_on_intr(|| rustix::io::write(&self.file, &records[written..]))? {
                     0 => Err(Errno::IO),
                     count => Ok(count),
@@ -95,18 +94,17 @@ impl Writer {
             match wrote {
                 Ok(count) => written += count,
                 Err(failure) => {
-                    self.account(&records[..written]);
-                    return Err(failure);
+                    self.account(pcap::whole_records(&records[..written]));
+                    return Err(failure.at(&self.folder.path_of(self.generation)));
                 }
             }
         }
-        self.account(records);
+        self.account(contents);
         Ok(())
     }
 
-    /// Tells of the records that are whole in what was written.
-    fn account(&mut self, written: &[u8]) {
-        let contents = pcap::whole_records(written);
+    /// Tells of what was written.
+    fn account(&mut self, contents: Contents) {
         self.bytes += contents.bytes;
         self.packets += contents.packets;
         self.index.update(|state| {

@@ -54,7 +54,7 @@ pub fn read_ring(folder: &Path) -> io::Result<Vec<CaptureFile>> {
 /// # Errors
 /// It was rotated away, there never was such a file, or it can't be opened.
 pub fn open_beneath(folder: &Path, generation: u64) -> Result<OpenCapture, OpenCaptureError> {
-    let folder = Folder::open(folder).map_err(OpenCaptureError::Io)?;
+    let folder = Folder::open(folder).map_err(|errno| OpenCaptureError::Io(errno.into()))?;
     let file = match folder.open_file(generation) {
         Err(OpenCaptureError::Unknown) if folder.had(generation) => return Err(OpenCaptureError::Gone),
         opened => opened?,
@@ -95,16 +95,15 @@ fn generation(name: &str) -> Option<u64> {
 
 impl Folder {
     /// Makes it if there is none.
-    pub(super) fn make(kernel: Kernel, path: &Path) -> io::Result<Self> {
-        let made = kernel.at("mkdir", path, || {
+    pub(super) fn make(kernel: Kernel, path: &Path) -> Result<Self, Failure> {
+        kernel.at("mkdir", path, || {
             let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
             made.map_err(|error| kernel::errno(&error))
-        });
-        made.map_err(|failure| failure.io())?;
-        kernel.at("open", path, || Ok(Self::open(path))).map_err(|failure| failure.io())?
+        })?;
+        kernel.at("open", path, || Self::open(path))
     }
 
-    fn open(path: &Path) -> io::Result<Self> {
+    fn open(path: &Path) -> Result<Self, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
         Ok(Self { fd, path: path.to_owned() })
@@ -196,7 +195,12 @@ impl Folder {
     }
 
     /// Every file, oldest first.
-    pub(super) fn list(&self) -> io::Result<Vec<CaptureFile>> {
+    fn list(&self) -> io::Result<Vec<CaptureFile>> {
+        self.read().map(|(_, files)| files)
+    }
+
+    /// What the last capture wrote down, and every file, oldest first.
+    pub(super) fn read(&self) -> io::Result<(RingRecord, Vec<CaptureFile>)> {
         let record = self.read_record();
         let dropped: BTreeMap<_, _> = record.files.iter().map(|file| (file.generation, file.dropped)).collect();
         let mut generations: Vec<_> = self.names()?.iter().filter_map(|name| generation(name)).collect();
@@ -219,7 +223,7 @@ impl Folder {
                 dropped: dropped.get(&generation).copied().unwrap_or(0),
             });
         }
-        Ok(files)
+        Ok((record, files))
     }
 
     /// Whether there was a file of this generation once, as far as the folder tells.
@@ -229,7 +233,7 @@ impl Folder {
     }
 
     /// What the last capture wrote down; nothing if that can't be read, since the files count for themselves.
-    pub(super) fn read_record(&self) -> RingRecord {
+    fn read_record(&self) -> RingRecord {
         let mut text = Vec::new();
         let read = self.open_plain(RECORD).map(|file| file.take(MAX_RECORD_BYTES).read_to_end(&mut text));
         match read {

@@ -104,7 +104,7 @@ impl Capture {
         options: RingOptions,
         fault: Fault,
     ) -> Result<Self, CaptureError> {
-        let unusable = |source| CaptureError::Folder { path: folder.to_owned(), source };
+        let unusable = |failure: Failure| CaptureError::Folder { path: folder.to_owned(), source: failure.io() };
         let folder = Arc::new(Folder::make(kernel, folder).map_err(unusable)?);
         let event = || {
             let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;

@@ -83,29 +83,23 @@ impl Contents {
 }
 
 /// The whole records at the beginning of `bytes`, which follow a header or a record.
-pub(crate) fn whole_records(mut bytes: &[u8]) -> Contents {
-    let mut contents = Contents::default();
+pub(crate) fn whole_records(bytes: &[u8]) -> Contents {
+    let whole = fitting(bytes, u64::MAX, false);
+    Contents { damaged: whole.bytes != bytes.len() as u64, ..whole }
+}
+
+/// The whole records of `bytes` that fit into `room`; of the first one all, if it is to be taken however long it is.
+pub(crate) fn fitting(mut bytes: &[u8], room: u64, first: bool) -> Contents {
+    let mut fitting = Contents::default();
     while let Some((head, rest)) = bytes.split_first_chunk::<RECORD_BYTES>() {
         let Some(record) = Record::decode(*head) else { break };
         let Some(rest) = rest.get(record.captured as usize..) else { break };
-        contents.add(record);
-        bytes = rest;
-    }
-    contents.damaged = !bytes.is_empty();
-    contents
-}
-
-/// How many bytes of whole records fit into `room`; of the first one all, if it is to be taken however long it is.
-pub(crate) fn fitting(records: &[u8], room: u64, first: bool) -> usize {
-    let mut fitting = 0;
-    while let Some(head) = records.get(fitting..).and_then(|rest| rest.first_chunk::<RECORD_BYTES>()) {
-        let Some(record) = Record::decode(*head) else { break };
-        let after = fitting + record.size() as usize;
-        let fits = after as u64 <= room || first && fitting == 0;
-        if !fits || after > records.len() {
+        let fits = fitting.bytes + record.size() <= room || first && fitting.packets == 0;
+        if !fits {
             break;
         }
-        fitting = after;
+        fitting.add(record);
+        bytes = rest;
     }
     fitting
 }

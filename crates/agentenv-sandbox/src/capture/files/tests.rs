@@ -20,10 +20,7 @@ struct Ring {
 
 fn open(kernel: Kernel, folder: &Path, files: u32, file_bytes: u64) -> Result<(Arc<Index>, Writer), Failure> {
     let index = Arc::new(Index::new(Instant::now()));
-    let folder = Arc::new(
-        Folder::make(kernel, folder)
-            .map_err(|error| Failure::setup("open", Errno::from_io_error(&error).unwrap_or(Errno::IO)))?,
-    );
+    let folder = Arc::new(Folder::make(kernel, folder)?);
     let options = RingOptions { files, file_bytes, ..RingOptions::default() };
     Ok((Arc::clone(&index), Writer::open(kernel, folder, options, index)?))
 }
