@@ -1,11 +1,11 @@
 //! Captured traffic in a run (CAP-5..7): what is on record at every point, whatever fails, hangs or dies.
 
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 use agentenv_protocol::{CaptureGap, DeployId};
 
 use super::{
-    consistent,
+    calls_of, consistent, crash,
     fakes::{Fakes, Fault, bytes, capture_id},
     planned, run,
 };
@@ -163,23 +163,10 @@ async fn a_run_that_captures_nothing_has_nothing_on_record() {
     assert!(record.context.metadata.is_empty() && record.warnings.is_empty(), "{:?}", record.warnings);
 }
 
-/// Runs until the call of this number hangs, then drops the run: what `kill -9` leaves.
-async fn crash(fakes: &Fakes, home: &Path, steps: &str) {
-    let task = planned(fakes, steps).await;
-    let (_sender, stop) = stop();
-    let runner = fakes.runner(home);
-    let ended = tokio::time::timeout(Duration::from_secs(1), runner.run(task, &stop)).await;
-    assert!(ended.is_err(), "the call hangs");
-}
-
 #[tokio::test(start_paused = true)]
 async fn row_72_a_runner_killed_at_every_point_leaves_no_stored_file_out_of_reach() {
     for steps in [STEPS, NO_STEP] {
-        let calls = {
-            let fakes = capturing();
-            run(&fakes, steps).await;
-            fakes.0.lock().unwrap().calls.clone()
-        };
+        let calls = calls_of(&capturing(), steps).await;
         // Before the deploy there is nothing of captures.
         for (number, call) in calls.iter().enumerate().skip(3) {
             for fault in [Fault::Hang, Fault::HangAfter] {
@@ -212,9 +199,8 @@ async fn row_72_a_runner_killed_at_every_point_leaves_no_stored_file_out_of_reac
 
 #[tokio::test(start_paused = true)]
 async fn row_72_recovery_killed_at_every_point_leaves_no_stored_file_out_of_reach() {
-    let fakes = capturing();
-    run(&fakes, STEPS).await;
-    let put = fakes.0.lock().unwrap().calls.iter().position(|call| call.contains("0000000003")).unwrap();
+    let calls = calls_of(&capturing(), STEPS).await;
+    let put = calls.iter().position(|call| call.contains("0000000003")).unwrap();
     let mut later = put + 1;
     loop {
         let fakes = capturing().fault(put, Fault::HangAfter).fault(later, Fault::HangAfter);
@@ -237,11 +223,7 @@ async fn row_72_recovery_killed_at_every_point_leaves_no_stored_file_out_of_reac
 
 #[tokio::test(start_paused = true)]
 async fn row_72_each_call_that_fails_once_is_a_warning_and_the_teardown_stores_the_rest() {
-    let calls = {
-        let fakes = capturing();
-        run(&fakes, STEPS).await;
-        fakes.0.lock().unwrap().calls.clone()
-    };
+    let calls = calls_of(&capturing(), STEPS).await;
     let begin = calls.iter().position(|call| call == "list_captures").unwrap();
     let end = calls.iter().position(|call| call.starts_with("close")).unwrap();
     for (number, call) in calls.iter().enumerate().take(end).skip(begin) {
@@ -335,11 +317,7 @@ async fn row_73_what_fails_for_good_leaves_what_was_stored_and_a_rescue_complete
 
 #[tokio::test(start_paused = true)]
 async fn a_record_that_cannot_be_kept_stops_the_downloads() {
-    let calls = {
-        let fakes = capturing();
-        run(&fakes, STEPS).await;
-        fakes.0.lock().unwrap().calls.clone()
-    };
+    let calls = calls_of(&capturing(), STEPS).await;
     let third = calls.iter().position(|call| call == "open shop.3.pcap").unwrap();
     for number in [third - 1, third - 2] {
         let fakes = capturing().fault(number, Fault::Fail);
@@ -355,13 +333,9 @@ async fn a_record_that_cannot_be_kept_stops_the_downloads() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_not_on_record_does_not_go_from_disk() {
-    let last = {
-        let fakes = capturing();
-        run(&fakes, NO_STEP).await;
-        let world = fakes.0.lock().unwrap();
-        let discard = world.calls.iter().position(|call| call == "discard").unwrap();
-        world.calls[..discard].iter().rposition(|call| call == "update").unwrap()
-    };
+    let calls = calls_of(&capturing(), NO_STEP).await;
+    let discard = calls.iter().position(|call| call == "discard").unwrap();
+    let last = calls[..discard].iter().rposition(|call| call == "update").unwrap();
     let fakes = capturing().fault(last, Fault::Fail);
     let home = tempfile::tempdir().unwrap();
     let task = planned(&fakes, NO_STEP).await;
@@ -439,12 +413,7 @@ async fn a_file_that_grew_is_stored_anew_and_the_shorter_one_is_forgotten() {
 #[tokio::test(start_paused = true)]
 async fn a_request_to_stop_ends_the_collection_and_the_teardown_goes_on_with_it() {
     for call in ["open shop.3.pcap", "put_capture traffic/shop/0000000003.pcap", "list_captures"] {
-        let number = {
-            let fakes = capturing();
-            run(&fakes, STEPS).await;
-            let world = fakes.0.lock().unwrap();
-            world.calls.iter().position(|one| one == call).unwrap()
-        };
+        let number = calls_of(&capturing(), STEPS).await.iter().position(|one| one == call).unwrap();
         let fakes = capturing().fault(number, Fault::HangAfter);
         let home = tempfile::tempdir().unwrap();
         let task = planned(&fakes, STEPS).await;

@@ -4,36 +4,20 @@
 use std::time::Duration;
 
 use super::{
-    STEPS, consistent,
+    STEPS, calls_of, consistent, crash,
     fakes::{Fakes, Fault},
-    planned, run,
+    planned,
 };
 use crate::{Outcome, RunDeployState, RunState, StepState, abandoned_runs, stop};
 
-/// Runs until the call of this number hangs, then drops the run.
-async fn crash(fakes: &Fakes, home: &std::path::Path) {
-    let task = planned(fakes, STEPS).await;
-    let (_sender, stop) = stop();
-    let runner = fakes.runner(home);
-    // Shorter than any step's time: the hanging call is where the run ends.
-    let ended = tokio::time::timeout(Duration::from_secs(1), runner.run(task, &stop)).await;
-    assert!(ended.is_err(), "the call hangs");
-}
-
-async fn calls_of_a_whole_run() -> Vec<String> {
-    let fakes = Fakes::default();
-    run(&fakes, STEPS).await;
-    fakes.0.lock().unwrap().calls.clone()
-}
-
 #[tokio::test(start_paused = true)]
 async fn row_67_a_runner_killed_at_every_point_leaves_a_true_record_and_recovery_leaves_nothing() {
-    let calls = calls_of_a_whole_run().await;
+    let calls = calls_of(&Fakes::default(), STEPS).await;
     for number in 0..calls.len() {
         for fault in [Fault::Hang, Fault::HangAfter] {
             let fakes = Fakes::default().fault(number, fault);
             let home = tempfile::tempdir().unwrap();
-            crash(&fakes, home.path()).await;
+            crash(&fakes, home.path(), STEPS).await;
             let what = format!("{} {fault:?}", calls[number]);
             let runner = fakes.runner(home.path());
             if fakes.0.lock().unwrap().records.is_empty() {
@@ -76,7 +60,7 @@ async fn row_67_a_runner_killed_at_every_point_leaves_a_true_record_and_recovery
 
 #[tokio::test(start_paused = true)]
 async fn row_68_recovery_killed_at_every_point_is_taken_up_again() {
-    let calls = calls_of_a_whole_run().await;
+    let calls = calls_of(&Fakes::default(), STEPS).await;
     let load = calls.iter().position(|call| call == "load").unwrap();
     let mut later = load + 1;
     loop {
@@ -85,7 +69,7 @@ async fn row_68_recovery_killed_at_every_point_is_taken_up_again() {
             world.faults.insert(later, Fault::HangAfter);
         });
         let home = tempfile::tempdir().unwrap();
-        crash(&fakes, home.path()).await;
+        crash(&fakes, home.path(), STEPS).await;
         let run = fakes.record().run;
         let runner = fakes.runner(home.path());
         // Longer than any limit of recovery: only a hanging save ends here.
@@ -109,7 +93,7 @@ async fn row_68_recovery_killed_at_every_point_is_taken_up_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_goes_on_is_not_touched() {
-    let calls = calls_of_a_whole_run().await;
+    let calls = calls_of(&Fakes::default(), STEPS).await;
     let load = calls.iter().position(|call| call == "load").unwrap();
     let fakes = Fakes::default().fault(load, Fault::Hang);
     let home = tempfile::tempdir().unwrap();
@@ -130,12 +114,8 @@ async fn a_run_that_goes_on_is_not_touched() {
 #[tokio::test(start_paused = true)]
 async fn a_run_killed_in_its_teardown_keeps_its_outcome() {
     let steps = STEPS.split("[[step]]\nkind = \"close_env\"").next().unwrap();
-    let close = {
-        let fakes = Fakes::default();
-        run(&fakes, steps).await;
-        let world = fakes.0.lock().unwrap();
-        world.calls.iter().position(|call| call.starts_with("close")).unwrap()
-    };
+    let calls = calls_of(&Fakes::default(), steps).await;
+    let close = calls.iter().position(|call| call.starts_with("close")).unwrap();
     for (steps, outcome) in
         [(steps.to_owned(), Outcome::Passed), (steps.replace("equals = 1", "equals = 2"), Outcome::Failed)]
     {

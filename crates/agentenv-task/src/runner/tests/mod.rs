@@ -63,6 +63,22 @@ async fn run(fakes: &Fakes, steps: &str) -> RunRecord {
     record
 }
 
+/// The calls of a whole run.
+async fn calls_of(fakes: &Fakes, steps: &str) -> Vec<String> {
+    run(fakes, steps).await;
+    fakes.0.lock().unwrap().calls.clone()
+}
+
+/// Runs until a call hangs, then drops the run: what `kill -9` leaves.
+async fn crash(fakes: &Fakes, home: &Path, steps: &str) {
+    let task = planned(fakes, steps).await;
+    let (_sender, stop) = stop();
+    let runner = fakes.runner(home);
+    // Shorter than any step's time: the hanging call is where the run ends.
+    let ended = tokio::time::timeout(Duration::from_secs(1), runner.run(task, &stop)).await;
+    assert!(ended.is_err(), "the call hangs");
+}
+
 /// The rules that hold for every record at every moment.
 fn consistent(record: &RunRecord) {
     let states: Vec<StepState> = record.steps.iter().map(|step| step.state).collect();
@@ -118,11 +134,7 @@ async fn a_task_whose_every_check_holds_has_passed() {
 
 #[tokio::test(start_paused = true)]
 async fn each_call_that_fails_ends_the_task_with_its_outcome_and_a_teardown() {
-    let calls = {
-        let fakes = Fakes::default();
-        run(&fakes, STEPS).await;
-        fakes.0.lock().unwrap().calls.clone()
-    };
+    let calls = calls_of(&Fakes::default(), STEPS).await;
     for (number, call) in calls.iter().enumerate() {
         let kind = call.split(' ').next().unwrap();
         if kind == "create" || kind == "update" {
@@ -152,11 +164,7 @@ async fn each_call_that_fails_ends_the_task_with_its_outcome_and_a_teardown() {
 
 #[tokio::test(start_paused = true)]
 async fn row_70_a_record_that_cannot_be_kept_stops_the_effect_that_it_announces() {
-    let calls = {
-        let fakes = Fakes::default();
-        run(&fakes, STEPS).await;
-        fakes.0.lock().unwrap().calls.clone()
-    };
+    let calls = calls_of(&Fakes::default(), STEPS).await;
     for (number, call) in calls.iter().enumerate().filter(|(_, call)| *call == "create" || *call == "update") {
         let fakes = Fakes::default().fault(number, Fault::Fail);
         let home = tempfile::tempdir().unwrap();
@@ -205,11 +213,7 @@ async fn a_check_that_does_not_hold_fails_and_names_every_difference() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_to_stop_ends_any_step_and_still_tears_down() {
-    let calls = {
-        let fakes = Fakes::default();
-        run(&fakes, STEPS).await;
-        fakes.0.lock().unwrap().calls.clone()
-    };
+    let calls = calls_of(&Fakes::default(), STEPS).await;
     for (number, call) in calls.iter().enumerate() {
         if call == "create" || call == "update" {
             continue;
@@ -235,12 +239,8 @@ async fn a_request_to_stop_ends_any_step_and_still_tears_down() {
 #[tokio::test(start_paused = true)]
 async fn a_deploy_that_cannot_be_closed_is_named_and_does_not_replace_the_outcome() {
     let steps = STEPS.split("[[step]]\nkind = \"close_env\"").next().unwrap();
-    let last = {
-        let fakes = Fakes::default();
-        run(&fakes, steps).await;
-        let world = fakes.0.lock().unwrap();
-        world.calls.iter().position(|call| call.starts_with("close")).unwrap()
-    };
+    let calls = calls_of(&Fakes::default(), steps).await;
+    let last = calls.iter().position(|call| call.starts_with("close")).unwrap();
     for fault in [Fault::Fail, Fault::Hang] {
         let fakes = Fakes::default().fault(last, fault);
         let record = run(&fakes, steps).await;
