@@ -92,6 +92,17 @@ impl<'h> Deploy<'h> {
         serde_json::from_str(reply.body()).unwrap_or(Value::Null)
     }
 
+    /// Has a page of a website, such as `shop/echo`, hear so many bytes and say them back.
+    #[track_caller]
+    pub fn talk(&self, page: &str, bytes: usize) {
+        let body = Value::from("x".repeat(bytes)).to_string();
+        let request = format!(
+            "POST /website/{page} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        assert_eq!(crate::raw_http(&self.info.gateway_url, request.as_bytes()).status, 200);
+    }
+
     /// Every process of the deploy: the supervisor and all that descend from it.
     #[track_caller]
     pub fn processes(&self) -> Vec<Process> {
@@ -105,14 +116,8 @@ impl<'h> Deploy<'h> {
     /// The process that holds the deploy.
     #[track_caller]
     pub fn supervisor(&self) -> Process {
-        let folder = self.folder().display().to_string();
-        let mark = "internal-supervisor";
-        let all = Processes::all();
-        let found = all.iter().find(|process| {
-            let arguments = process.arguments();
-            arguments.contains(mark) && arguments.contains(&folder)
-        });
-        found.cloned().unwrap_or_else(|| panic!("no supervisor of {folder}"))
+        let found = Processes::all().supervisors(&self.folder()).next().cloned();
+        found.unwrap_or_else(|| panic!("no supervisor of {}", self.folder().display()))
     }
 
     /// The process that starts the others.

@@ -10,7 +10,7 @@ use std::{
 use agentenv_protocol::control::DeployInfo;
 use tempfile::TempDir;
 
-use crate::{Bundle, Deploy, Outcome, program, run_within, store};
+use crate::{Bundle, Deploy, Outcome, Process, Processes, program, run_within, store};
 
 /// No command of the tests takes longer on two busy cores.
 const LIMIT: Duration = Duration::from_secs(100);
@@ -85,6 +85,17 @@ impl Home {
         self.run(&[kind, "put", bundle.path()]).ok();
     }
 
+    /// Stores a secret.
+    #[track_caller]
+    pub fn set_secret(&self, path: &str, value: &str) -> Outcome {
+        run_within(LIMIT, &mut self.command(["secret", "set", path]), Some(value.as_bytes()))
+    }
+
+    /// The supervisor of one of its deploys, if there is one.
+    pub fn supervisor(&self) -> Option<Process> {
+        Processes::all().supervisors(&self.deploys()).next().cloned()
+    }
+
     /// Deploys a stored env, with more arguments where a test has some.
     #[track_caller]
     pub fn deploy_with(&self, env: &str, more: &[&str]) -> Deploy<'_> {
@@ -124,7 +135,7 @@ impl Home {
     #[track_caller]
     pub fn assert_idle(&self) {
         crate::eventually("every process of this home is gone", crate::PATIENCE, || {
-            crate::Processes::all().of_home(self.path(), &program()).is_empty().then_some(())
+            Processes::all().of_home(self.path(), &program()).is_empty().then_some(())
         });
         let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mountinfo is readable");
         let folder = self.path().display().to_string();

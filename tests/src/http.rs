@@ -1,7 +1,7 @@
 //! Plain HTTP, byte by byte: what no client library would send.
 
 use std::{
-    io::{Read, Write},
+    io::{self, Read, Write},
     net::TcpStream,
     time::Duration,
 };
@@ -41,4 +41,15 @@ pub fn raw_http(url: &str, request: &[u8]) -> Reply {
     let raw = String::from_utf8_lossy(&bytes).into_owned();
     let status = raw.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_default();
     Reply { status, raw }
+}
+
+/// Reads up to and with these bytes, and nothing of what follows them.
+pub fn read_until(stream: &mut impl Read, end: &[u8]) -> io::Result<String> {
+    let mut read = Vec::new();
+    while !read.ends_with(end) {
+        let mut byte = [0];
+        stream.read_exact(&mut byte)?;
+        read.push(byte[0]);
+    }
+    Ok(String::from_utf8_lossy(&read).into_owned())
 }

@@ -8,6 +8,19 @@ use std::{
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+/// The name of a process, and what follows it in `/proc/PID/stat`, the state first.
+pub fn stat(pid: u32) -> Option<(String, Vec<String>)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (head, tail) = stat.rsplit_once(") ")?;
+    Some((head.split_once('(')?.1.to_owned(), tail.split(' ').map(str::to_owned).collect()))
+}
+
+/// The pids of every process of the machine.
+pub fn pids() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").expect("/proc is readable").flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
 /// A process; the start time tells it from a later one with the same pid.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Process {
@@ -26,10 +39,7 @@ pub struct Process {
 impl Process {
     /// The process of this pid.
     pub fn of(pid: u32) -> Option<Self> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        let (head, tail) = stat.rsplit_once(") ")?;
-        let name = head.split_once('(')?.1.to_owned();
-        let fields: Vec<&str> = tail.split(' ').collect();
+        let (name, fields) = stat(pid)?;
         Some(Self {
             pid,
             name,
@@ -99,9 +109,7 @@ pub struct Processes(BTreeMap<u32, Process>);
 impl Processes {
     /// Every process of the machine.
     pub fn all() -> Self {
-        let entries = fs::read_dir("/proc").expect("/proc is readable").flatten();
-        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        Self(pids.filter_map(|pid| Some((pid, Process::of(pid)?))).collect())
+        Self(pids().filter_map(|pid| Some((pid, Process::of(pid)?))).collect())
     }
 
     /// Them, in order of pid.
@@ -120,6 +128,15 @@ impl Processes {
             }
             found.extend(more);
         }
+    }
+
+    /// The supervisors of the deploys in a folder, or of the deploy whose folder it is.
+    pub fn supervisors(&self, folder: &Path) -> impl Iterator<Item = &Process> {
+        let folder = folder.display().to_string();
+        self.iter().filter(move |process| {
+            let arguments = process.arguments();
+            arguments.contains("internal-supervisor") && arguments.contains(&folder)
+        })
     }
 
     /// Those that run this program for this home: named in their arguments or in their environment.

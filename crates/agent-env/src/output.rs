@@ -48,11 +48,16 @@ impl Output {
 /// Prints text and a line's end; whoever closed the pipe has read enough.
 pub(crate) fn print(text: &str) -> Result<(), ControlError> {
     let mut out = io::stdout().lock();
-    match out
-        .write_all(text.as_bytes())
-        .and_then(|()| if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") })
-        .and_then(|()| out.flush())
-    {
+    written(
+        out.write_all(text.as_bytes())
+            .and_then(|()| if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") })
+            .and_then(|()| out.flush()),
+    )
+}
+
+/// What became of a write to standard output: whoever closed the pipe has read enough.
+pub(crate) fn written(written: io::Result<()>) -> Result<(), ControlError> {
+    match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(ControlError::infrastructure(format!("standard output cannot be written: {error}")))
         }
@@ -64,6 +69,12 @@ pub(crate) fn print(text: &str) -> Result<(), ControlError> {
 pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
     let obeyed = |c: char| c.is_control() && c != '\n' && c != '\t';
     if text.contains(obeyed) { text.replace(obeyed, "\u{fffd}").into() } else { text.into() }
+}
+
+/// How JSON calls a variant of an enum, for people's eyes.
+pub(crate) fn word(variant: &impl Serialize) -> String {
+    let word = serde_json::to_value(variant).ok().and_then(|word| word.as_str().map(str::to_owned));
+    word.unwrap_or_default()
 }
 
 /// Rows as columns of equal width.

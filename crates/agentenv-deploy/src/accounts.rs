@@ -1,15 +1,12 @@
 //! Accounts of live sites: two deploys that use one at once would see each other's changes (RUN-4).
 
-use std::{
-    fs::{self, File},
-    io,
-};
+use std::{fs::File, io};
 
-use agentenv_model::{Plan, PlannedWebsite, Reference, SettingValue};
+use agentenv_model::{Plan, PlannedWebsite, Reference};
 use agentenv_protocol::{DeployId, ExitCode, Home, Name, control::ControlError};
 use serde::{Deserialize, Serialize};
 
-use crate::{DeployDir, DeployRecord};
+use crate::{DeployDir, DeployRecord, deploy_ids, names};
 
 /// A secret that a live site of a deploy is signed in with, by its reference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,18 +20,12 @@ pub struct LiveAccount {
 /// The accounts of a plan's live sites. Told by reference, never by value: what a variable holds is not looked at, so the same
 /// `env:` reference counts as the same account.
 pub(crate) fn of(plan: &Plan) -> Vec<LiveAccount> {
+    let of_website = |website: &PlannedWebsite| {
+        let account =
+            |reference: &Reference| LiveAccount { website: website.name.clone(), reference: reference.to_string() };
+        website.secret_references().map(account).collect::<Vec<_>>()
+    };
     plan.websites.iter().filter(|website| website.live).flat_map(of_website).collect()
-}
-
-fn of_website(website: &PlannedWebsite) -> Vec<LiveAccount> {
-    let secrets = website.settings.iter().filter_map(|(name, value)| match value {
-        SettingValue::Reference(reference) => {
-            let secret = matches!(reference, Reference::Secret { .. }) || website.secret_settings.contains(name);
-            secret.then(|| reference.to_string())
-        }
-        SettingValue::Literal(_) => None,
-    });
-    secrets.map(|reference| LiveAccount { website: website.name.clone(), reference }).collect()
 }
 
 /// Held from the look at other deploys until this one is seen by them: of two at once one is told of the other.
@@ -47,8 +38,7 @@ pub(crate) fn claim(home: &Home, accounts: &[LiveAccount]) -> io::Result<Result<
     if accounts.is_empty() {
         return Ok(Ok(Turn { _lock: None }));
     }
-    let lock = File::options().create(true).truncate(false).write(true).open(home.deploys().join("accounts.lock"))?;
-    lock.lock()?;
+    let lock = names::lock(home, "accounts.lock")?;
     for record in open_deploys(home) {
         if let Some(shared) = accounts.iter().find(|account| record.uses(account)) {
             return Ok(Err(refused(&record.deploy, shared)));
@@ -58,10 +48,8 @@ pub(crate) fn claim(home: &Home, accounts: &[LiveAccount]) -> io::Result<Result<
 }
 
 fn open_deploys(home: &Home) -> impl Iterator<Item = DeployRecord> {
-    let entries = fs::read_dir(home.deploys()).into_iter().flatten().flatten();
-    let ids = entries.filter_map(|entry| DeployId::parse(entry.file_name().to_str()?).ok());
     // The dead ones were reaped before this command began.
-    ids.filter_map(|id| DeployDir::new(home.deploy(&id)).load().ok()).filter(|record| !record.is_over())
+    deploy_ids(home).filter_map(|id| DeployDir::new(home.deploy(&id)).load().ok()).filter(|record| !record.is_over())
 }
 
 impl DeployRecord {
@@ -82,6 +70,8 @@ fn refused(holder: &DeployId, account: &LiveAccount) -> ControlError {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use agentenv_protocol::control::DeployState;
 
     use super::*;

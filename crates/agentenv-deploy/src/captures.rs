@@ -4,14 +4,14 @@
 //! keeps who speaks in it and what was missed. Everything is read without following links.
 
 use std::{
-    fs, io,
-    io::Write as _,
+    fs::{self, File},
+    io::{self, Write as _},
     path::{Path, PathBuf},
 };
 
 use agentenv_protocol::{CaptureId, Name, TrafficCapture, TrafficCaptureListing, TrafficRing};
+pub use agentenv_sandbox::OpenCaptureError;
 use agentenv_sandbox::{CaptureFile, read_ring};
-pub use agentenv_sandbox::{OpenCapture, OpenCaptureError};
 use jiff::Timestamp;
 
 use crate::{DeployDir, DeployRecord, RecordError};
@@ -61,8 +61,8 @@ pub fn listing(dir: &DeployDir) -> io::Result<TrafficCaptureListing> {
 ///
 /// # Errors
 /// There is none, it is no plain file, or the kernel refuses.
-pub fn open(dir: &DeployDir, id: &CaptureId) -> Result<OpenCapture, OpenCaptureError> {
-    agentenv_sandbox::open_beneath(&dir.captures().join(id.website.as_str()), id.generation)
+pub fn open(dir: &DeployDir, id: &CaptureId) -> Result<File, OpenCaptureError> {
+    agentenv_sandbox::open_file_beneath(&dir.captures().join(id.website.as_str()), id.generation)
 }
 
 /// Removes what is on disk of one website's captures, or of all, once they are stored or nobody wants them; the deploy's record
@@ -77,9 +77,7 @@ pub fn discard(dir: &DeployDir, website: Option<&Name>) -> Result<(), DiscardErr
     }
     let folder = website.map_or_else(|| dir.captures(), |website| dir.captures().join(website.as_str()));
     remove(&folder).map_err(|source| DiscardError::Io { path: folder, source })?;
-    let before = record.clone();
-    note_unstored(&dir.captures(), &mut record);
-    if record == before { Ok(()) } else { dir.save(&record).map_err(DiscardError::Record) }
+    dir.change(&mut record, |record| note_unstored(&dir.captures(), record)).map_err(DiscardError::Record)
 }
 
 /// Removes a folder of captures, where there is one.

@@ -29,11 +29,11 @@ use agentenv_protocol::{DeployId, Home, Name};
 
 pub use accounts::LiveAccount;
 pub use client::ControlClient;
-pub use desktop::{DESKTOP_COMMAND, PROGRAMS as DESKTOP_PROGRAMS, desktop_main};
+pub use desktop::{DESKTOP_COMMAND, desktop_main, missing_packages as missing_desktop_packages};
 pub use host_settings::{HostSettings, HostSettingsError, UPSTREAM_PROXY_VARIABLE};
 pub use probe::{PROBE_COMMAND, probe_main};
 pub use reaper::{Reaped, reap};
-pub use record::{DeployDir, DeployRecord, RecordError, RecordedCaptures};
+pub use record::{DeployDir, DeployRecord, RecordError, RecordedCaptures, deploy_ids};
 pub use start::{SUPERVISOR_COMMAND, StartRequest, start};
 pub use static_files::{STATIC_COMMAND, static_main};
 pub use supervisor::supervisor_main;

@@ -152,6 +152,10 @@ fn escaped(c: char, text: &[u8]) -> Option<usize> {
     if !named.is_empty() && text.starts_with(named.as_bytes()) {
         return Some(named.len());
     }
+    // How each of the others begins: at most places of a text there is none.
+    if !matches!(text[0], b'u' | b'U' | b'x' | b'X' | b'%' | b'&') {
+        return None;
+    }
     let mut units = [0; 2];
     let units: Vec<String> = c.encode_utf16(&mut units).iter().map(|unit| format!("u{unit:04x}")).collect();
     let bytes = |prefix: char| c.to_string().bytes().map(|byte| format!("{prefix}{byte:02x}")).collect::<Vec<_>>();

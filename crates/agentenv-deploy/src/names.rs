@@ -31,10 +31,16 @@ pub(crate) fn holder(home: &Home, name: &Name) -> Option<DeployId> {
     DeployId::parse(text.trim()).ok()
 }
 
+/// Waits for a lock of the home's deploys, which is held until it is dropped.
+pub(crate) fn lock(home: &Home, file: &str) -> io::Result<File> {
+    let lock = File::options().create(true).truncate(false).write(true).open(home.deploys().join(file))?;
+    lock.lock()?;
+    Ok(lock)
+}
+
 /// Gives a name back, if this deploy has it. A lock keeps another release and claim from coming between look and removal.
 pub(crate) fn release(home: &Home, name: &Name, id: &DeployId) -> io::Result<()> {
-    let lock = File::options().create(true).truncate(false).write(true).open(home.deploys().join("names.lock"))?;
-    lock.lock()?;
+    let _lock = lock(home, "names.lock")?;
     if holder(home, name).as_ref() == Some(id) {
         fs::remove_file(folder(home).join(name.as_str()))?;
     }

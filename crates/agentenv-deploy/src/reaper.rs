@@ -12,7 +12,7 @@ use agentenv_protocol::{
 };
 use agentenv_sandbox::{liveness, process};
 
-use crate::{DeployDir, RecordError, captures, names};
+use crate::{DeployDir, RecordError, captures, deploy_ids, names};
 
 /// What the name of a deploy's folder begins with while it is made.
 pub(crate) const MAKING_PREFIX: &str = ".";
@@ -36,9 +36,7 @@ pub struct Reaped {
 /// any lock of a deploy.
 pub fn reap(home: &Home) -> Vec<Reaped> {
     sweep_half_made(home);
-    let Ok(entries) = fs::read_dir(home.deploys()) else { return Vec::new() };
-    let ids = entries.flatten().filter_map(|entry| DeployId::parse(entry.file_name().to_str()?).ok());
-    let dead = ids.filter(|id| is_dead(&DeployDir::new(home.deploy(id))));
+    let dead = deploy_ids(home).filter(|id| is_dead(&DeployDir::new(home.deploy(id))));
     let error = ControlError::infrastructure("its supervisor died")
         .hint("what it left was removed; its logs are kept in the deploy's folder");
     dead.filter_map(|id| reap_one(home, &id, &error)).collect()

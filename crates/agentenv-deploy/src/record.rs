@@ -7,7 +7,7 @@ use std::{
 };
 
 use agentenv_protocol::{
-    DeployId, Name,
+    DeployId, Home, Name,
     control::{ControlError, DeployInfo, DeployState},
 };
 use serde::{Deserialize, Serialize};
@@ -92,6 +92,12 @@ pub enum RecordError {
     },
 }
 
+/// The deploys that have a folder in the home, running or not.
+pub fn deploy_ids(home: &Home) -> impl Iterator<Item = DeployId> + use<> {
+    let entries = fs::read_dir(home.deploys()).into_iter().flatten().flatten();
+    entries.filter_map(|entry| DeployId::parse(entry.file_name().to_str()?).ok())
+}
+
 /// The folder of one deploy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeployDir(PathBuf);
@@ -164,6 +170,17 @@ impl DeployDir {
         let path = self.record();
         replace(&path, |file| serde_json::to_writer_pretty(file, record).map_err(io::Error::from))
             .map_err(|source| RecordError::Io { path, source })
+    }
+
+    /// Changes the record, and writes it where that changed anything.
+    pub(crate) fn change(
+        &self,
+        record: &mut DeployRecord,
+        change: impl FnOnce(&mut DeployRecord),
+    ) -> Result<(), RecordError> {
+        let before = record.clone();
+        change(record);
+        if *record == before { Ok(()) } else { self.save(record) }
     }
 }
 

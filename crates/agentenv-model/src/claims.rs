@@ -5,42 +5,25 @@ use std::cmp::Ordering;
 use agentenv_protocol::{HostName, HostPattern, Name, control::SiteTableEntry};
 use serde::{Deserialize, Serialize};
 
-use crate::{ComputerSpec, NetworkSpec};
+use crate::{EnvSpec, NetworkSpec};
 
 #[cfg(test)]
 mod tests;
 
-/// How strong a claim is; the stronger one is greater.
+/// What a claim comes from; the stronger kind is greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Rank {
-    /// A live site's names and a computer's allowlist.
-    Allowlist,
-    /// A synthetic site's domains.
-    Site,
-}
-
-/// What a claim comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ClaimKind {
-    /// A domain of a synthetic site.
-    Synthetic,
-    /// A domain of a live site.
-    LiveDomain,
-    /// A further host of a live site.
-    LiveAllowHost,
     /// A name on an allowlist.
     Allowlist,
+    /// A further host of a live site.
+    LiveAllowHost,
+    /// A domain of a live site.
+    LiveDomain,
+    /// A domain of a synthetic site.
+    Synthetic,
 }
 
 impl ClaimKind {
-    /// Its rank.
-    pub fn rank(self) -> Rank {
-        match self {
-            Self::Synthetic => Rank::Site,
-            Self::LiveDomain | Self::LiveAllowHost | Self::Allowlist => Rank::Allowlist,
-        }
-    }
-
     /// Whether it comes from a website: start tabs may be there (ENV-9).
     pub fn is_of_website(self) -> bool {
         self != Self::Allowlist
@@ -69,12 +52,15 @@ pub fn claims_of(owner: &Name, live: bool, domains: &[HostPattern], allow_hosts:
     domains.iter().map(claim(kind)).chain(allow_hosts.iter().map(claim(ClaimKind::LiveAllowHost))).collect()
 }
 
-/// The claims of one computer: its allowlist.
-pub fn claims_of_computer(owner: &Name, computer: &ComputerSpec) -> Vec<Claim> {
-    let NetworkSpec::Allowlist(patterns) = &computer.network else { return Vec::new() };
-    let claim =
-        |pattern: &HostPattern| Claim { owner: owner.clone(), kind: ClaimKind::Allowlist, pattern: pattern.clone() };
-    patterns.iter().map(claim).collect()
+impl EnvSpec {
+    /// The claims of the env under its name in a deploy: those of a website. What else it may be claims nothing: an allowlist
+    /// takes no name from anybody.
+    pub fn claims(&self, owner: &Name) -> Vec<Claim> {
+        match self {
+            Self::Website(site) => claims_of(owner, site.live, &site.domains, &site.allow_hosts),
+            Self::Browser(_) | Self::Computer(_) | Self::Multi(_) => Vec::new(),
+        }
+    }
 }
 
 /// Pairs of claims that cannot both hold: the same pattern of two synthetic sites, the same domain of two live sites.
@@ -90,7 +76,7 @@ pub fn check_claims(claims: &[Claim]) -> Vec<(&Claim, &Claim)> {
     conflicts
 }
 
-/// Whose a name is: the higher rank wins, then exact beats wildcard and a longer suffix a shorter one.
+/// Whose a name is: a synthetic site wins, then exact beats wildcard and a longer suffix a shorter one.
 pub fn winner<'a>(claims: &'a [Claim], host: &HostName) -> Option<&'a Claim> {
     winner_of(claims, &HostPattern::Exact(host.clone()))
 }
@@ -105,15 +91,9 @@ pub fn winner_of<'a>(claims: &'a [Claim], pattern: &HostPattern) -> Option<&'a C
 
 impl Claim {
     fn wins_over(&self, other: &Self) -> Ordering {
-        let by_kind = |kind| match kind {
-            ClaimKind::Synthetic => 3,
-            ClaimKind::LiveDomain => 2,
-            ClaimKind::LiveAllowHost => 1,
-            ClaimKind::Allowlist => 0,
-        };
-        let rank = self.kind.rank().cmp(&other.kind.rank());
-        rank.then_with(|| self.pattern.precedence(&other.pattern))
-            .then_with(|| by_kind(self.kind).cmp(&by_kind(other.kind)))
+        let is_synthetic = |claim: &Self| claim.kind == ClaimKind::Synthetic;
+        let by_site = is_synthetic(self).cmp(&is_synthetic(other));
+        by_site.then_with(|| self.pattern.precedence(&other.pattern)).then_with(|| self.kind.cmp(&other.kind))
     }
 }
 

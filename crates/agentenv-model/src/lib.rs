@@ -53,8 +53,8 @@ mod values;
 
 pub use card::compare_card;
 pub use claims::{
-    Claim, ClaimKind, LiveHosts, Rank, Reach, check_claims, claims_of, claims_of_computer, live_hosts, reach,
-    site_reach, site_table, website_names, winner, winner_of,
+    Claim, ClaimKind, LiveHosts, Reach, check_claims, claims_of, live_hosts, reach, site_reach, site_table,
+    website_names, winner, winner_of,
 };
 pub use env::{
     BrowserSpec, ComputerSpec, DEFAULT_READY_TIMEOUT_S, EnvKind, EnvRecord, EnvRef, EnvRefError, EnvSpec, EnvVersion,
@@ -64,7 +64,7 @@ pub use multi::{MemberFile, MemberTarget, MultiFile, resolve_multi};
 pub use parse::{EnvFile, FileSpec, Flags, MAX_ENV_FILE_BYTES, parse_env, parse_env_of_source, parse_env_with_flags};
 pub use plan::{
     Abilities, CaptureOptions, ComputerSettings, Plan, PlanInput, PlannedBrowser, PlannedComputer, PlannedService,
-    PlannedWebsite, Program, Role, computer_settings, hidden_computer_values, hidden_values, plan, resolve_settings,
+    PlannedWebsite, Program, Role, computer_settings, hidden_values, plan, resolve_settings,
 };
 pub use problem::{Place, Problem, Problems};
 pub use reference::{EnvVariable, Reference, ReferenceError, SettingName, SettingValue};

@@ -4,7 +4,7 @@ use agentenv_protocol::Name;
 
 use crate::{
     Claim, EnvKind, EnvSpec, EnvVersion, Member, MultiSpec, Place, Problem, Problems, StartTab, check_claims,
-    claims_of, claims_of_computer, problem::did_you_mean, unclaimed_tabs, website_names,
+    problem::did_you_mean, unclaimed_tabs, website_names,
 };
 
 /// A multi env as it is written.
@@ -127,13 +127,7 @@ impl<'a> Resolving<'a> {
             return None;
         }
         self.names.push(name.clone());
-        match &found.spec {
-            EnvSpec::Website(site) => {
-                self.claims.extend(claims_of(&name, site.live, &site.domains, &site.allow_hosts));
-            }
-            EnvSpec::Computer(computer) => self.claims.extend(claims_of_computer(&name, computer)),
-            EnvSpec::Browser(_) | EnvSpec::Multi(_) => {}
-        }
+        self.claims.extend(found.spec.claims(&name));
         Some(Member { name, env: env.clone(), version: (!self.latest).then_some(found.version) })
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use agentenv_protocol::{ExitCode, Name};
+use agentenv_protocol::{ExitCode, HostError, Name};
 
 /// Where something is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,6 +108,18 @@ impl fmt::Display for Problems {
 }
 
 impl std::error::Error for Problems {}
+
+/// What is called `what` is no name.
+pub(crate) fn bad_name(place: Place, what: &str, text: &str) -> Problem {
+    let hint = "accepted: lower-case letters, digits and `-`, a letter first, 63 characters at most";
+    Problem::new(place, format!("{what} is \"{}\"", text.escape_default()), hint)
+}
+
+/// What stands under `key` is no host pattern.
+pub(crate) fn bad_pattern(place: Place, key: &str, text: &str, error: &HostError) -> Problem {
+    let hint = "accepted: a host name such as `shop.test`, or `*.shop.test` for every name below it";
+    Problem::new(place, format!("`{key}` has \"{}\": {error}", text.escape_default()), hint)
+}
 
 /// ` Did you mean …?`, if one of the words is near.
 pub(crate) fn did_you_mean<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> String {

@@ -1,9 +1,9 @@
 //! CAP-1: what captures traffic, and what refuses to, by planning alone.
 
-use agentenv_model::{
-    Abilities, CaptureOptions, EnvSpec, EnvVersion, FileSpec, PlanInput, Problems, parse_env, plan, resolve_multi,
-};
-use agentenv_protocol::{Digest, ExitCode};
+mod common;
+
+use agentenv_model::{Abilities, CaptureOptions, EnvVersion, PlanInput, Problems, plan};
+use agentenv_protocol::ExitCode;
 
 const SHOP: &str = "kind = 'website'\nname = 'shop'\ndomains = ['shop.test']\nserver = { command = ['x'], port = 1 }";
 const LIVE: &str =
@@ -11,20 +11,12 @@ const LIVE: &str =
 const DESK: &str = "kind = 'browser'\nname = 'desk'";
 const COMPUTER: &str = "kind = 'computer'\nname = 'pc'";
 
-/// A stored env; of a multi env its members are stored too.
 fn stored(text: &str) -> EnvVersion {
-    let file = parse_env("env.toml", &format!("format = 1\n{text}")).unwrap_or_else(|problems| panic!("{problems}"));
-    let (spec, tree) = match file.spec {
-        FileSpec::Website(site) => (EnvSpec::Website(site), Some(Digest::parse(&"ab".repeat(32)).unwrap())),
-        FileSpec::Browser(browser) => (EnvSpec::Browser(browser), None),
-        FileSpec::Computer(computer) => (EnvSpec::Computer(computer), None),
-        FileSpec::Multi(multi) => (EnvSpec::Multi(resolve_multi(&multi, &members(), false).unwrap()), None),
-    };
-    EnvVersion { name: file.name, version: 1, spec, tree }
+    common::stored(text, 1, &members())
 }
 
 fn members() -> Vec<EnvVersion> {
-    [SHOP, LIVE, DESK, COMPUTER].map(stored).into()
+    [SHOP, LIVE, DESK, COMPUTER].map(|text| common::stored(text, 1, &[])).into()
 }
 
 fn multi(members: &str) -> String {

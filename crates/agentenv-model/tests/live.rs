@@ -1,10 +1,10 @@
 //! Plans with live sites, by a provider that has every ability: who answers, who reaches what, and which start tabs may be.
 
-use agentenv_model::{
-    Abilities, EnvSpec, EnvVersion, FileSpec, MultiFile, Plan, PlanInput, Problems, Reach, parse_env, plan,
-    resolve_multi,
-};
-use agentenv_protocol::{Digest, HostPattern};
+mod common;
+mod office;
+
+use agentenv_model::{Abilities, EnvVersion, Plan, Problems, Reach};
+use agentenv_protocol::HostPattern;
 
 fn everything() -> Abilities {
     Abilities {
@@ -19,15 +19,7 @@ fn everything() -> Abilities {
 }
 
 fn stored(text: &str) -> EnvVersion {
-    let file = parse_env("env.toml", &format!("format = 1\n{text}")).unwrap_or_else(|problems| panic!("{problems}"));
-    let tree = Digest::parse(&"ab".repeat(32)).ok();
-    let (spec, tree) = match file.spec {
-        FileSpec::Website(site) => (EnvSpec::Website(site), tree),
-        FileSpec::Browser(browser) => (EnvSpec::Browser(browser), None),
-        FileSpec::Computer(computer) => (EnvSpec::Computer(computer), None),
-        FileSpec::Multi(_) => panic!("multi envs are resolved"),
-    };
-    EnvVersion { name: file.name, version: 1, spec, tree }
+    common::stored(text, 1, &[])
 }
 
 fn website(name: &str, head: &str) -> EnvVersion {
@@ -42,16 +34,8 @@ fn browser(name: &str, head: &str) -> EnvVersion {
     stored(&format!("kind = 'browser'\nname = '{name}'\n{head}"))
 }
 
-fn multi(text: &str) -> MultiFile {
-    let text = format!("format = 1\nkind = 'multi'\nname = 'office'\n{text}");
-    let FileSpec::Multi(multi) = parse_env("env.toml", &text).unwrap().spec else { panic!() };
-    multi
-}
-
 fn office(text: &str, members: &[EnvVersion]) -> Result<Plan, Problems> {
-    let spec = EnvSpec::Multi(resolve_multi(&multi(text), members, false)?);
-    let env = EnvVersion { name: "office".parse().unwrap(), version: 1, spec, tree: None };
-    plan(&PlanInput { env, members: members.to_vec(), abilities: everything(), capture_traffic: None })
+    office::office(text, members, everything())
 }
 
 fn hosts(patterns: &[HostPattern]) -> Vec<String> {

@@ -1,37 +1,18 @@
 //! Members of multi envs, plans, cards and settings.
 
+mod common;
+mod office;
+
 use agentenv_model::{
-    Abilities, EnvSpec, EnvVersion, FileSpec, MultiFile, Plan, PlanInput, Problems, Reference, Values, compare_card,
-    hidden_values, parse_env, plan, resolve_multi, resolve_settings,
+    Abilities, EnvSpec, EnvVersion, Plan, PlanInput, Problems, Reference, Values, compare_card, hidden_values, plan,
+    resolve_multi, resolve_settings,
 };
-use agentenv_protocol::{Digest, HostPattern, WebsiteParams};
+use agentenv_protocol::{HostPattern, WebsiteParams};
+use office::multi;
 use secrecy::ExposeSecret as _;
 
-fn digest() -> Digest {
-    Digest::parse(&"ab".repeat(32)).unwrap()
-}
-
-fn file(text: &str) -> (agentenv_protocol::Name, FileSpec) {
-    let file = parse_env("env.toml", text).unwrap_or_else(|problems| panic!("{problems}"));
-    (file.name, file.spec)
-}
-
-fn multi(text: &str) -> MultiFile {
-    let (_, FileSpec::Multi(multi)) = file(&format!("format = 1\nkind = 'multi'\nname = 'office'\n{text}")) else {
-        panic!()
-    };
-    multi
-}
-
 fn stored(text: &str, version: u64) -> EnvVersion {
-    let (name, spec) = file(&format!("format = 1\n{text}"));
-    let (spec, tree) = match spec {
-        FileSpec::Website(site) => (EnvSpec::Website(site), Some(digest())),
-        FileSpec::Browser(browser) => (EnvSpec::Browser(browser), None),
-        FileSpec::Computer(computer) => (EnvSpec::Computer(computer), None),
-        FileSpec::Multi(_) => panic!("multi envs are resolved"),
-    };
-    EnvVersion { name, version, spec, tree }
+    common::stored(text, version, &[])
 }
 
 fn website(name: &str, head: &str) -> EnvVersion {
@@ -47,9 +28,7 @@ fn input(env: EnvVersion, members: &[EnvVersion]) -> PlanInput {
 }
 
 fn office(text: &str, members: &[EnvVersion]) -> Result<Plan, Problems> {
-    let spec = resolve_multi(&multi(text), members, false)?;
-    let name = "office".parse().unwrap();
-    plan(&input(EnvVersion { name, version: 7, spec: EnvSpec::Multi(spec), tree: None }, members))
+    office::office(text, members, Abilities::sandbox())
 }
 
 fn values(list: &[(&str, &str)]) -> Values {

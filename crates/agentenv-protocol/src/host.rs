@@ -1,8 +1,10 @@
 //! Host names and host patterns (ENV-3).
 
-use std::{cmp::Ordering, fmt, net::IpAddr, str::FromStr};
+use std::{cmp::Ordering, fmt, net::IpAddr};
 
 use serde::{Deserialize, Serialize};
+
+use crate::ids::text_forms;
 
 /// Why a text is not a host name or host pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -161,34 +163,20 @@ impl fmt::Display for HostName {
     }
 }
 
-macro_rules! text_forms {
-    ($type:ty) => {
-        impl fmt::Debug for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "`{self}`")
-            }
-        }
-        impl FromStr for $type {
-            type Err = HostError;
-            fn from_str(text: &str) -> Result<Self, HostError> {
-                Self::parse(text)
-            }
-        }
-        impl TryFrom<String> for $type {
-            type Error = HostError;
-            fn try_from(text: String) -> Result<Self, HostError> {
-                Self::parse(&text)
-            }
-        }
-        impl From<$type> for String {
-            fn from(value: $type) -> Self {
-                value.to_string()
-            }
-        }
-    };
+impl fmt::Debug for HostPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{self}`")
+    }
 }
-text_forms!(HostName);
-text_forms!(HostPattern);
+
+impl fmt::Debug for HostName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{self}`")
+    }
+}
+
+text_forms!(HostName, HostError);
+text_forms!(HostPattern, HostError);
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! Names and ids.
 
-use std::{fmt, str::FromStr};
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +19,30 @@ impl IdError {
         Self { text: text.to_owned(), what, accepted }
     }
 }
+
+/// What a type with `parse` and `Display` is as a text elsewhere: in JSON, and for `str::parse`.
+macro_rules! text_forms {
+    ($type:ty, $error:ty) => {
+        impl std::str::FromStr for $type {
+            type Err = $error;
+            fn from_str(text: &str) -> Result<Self, $error> {
+                Self::parse(text)
+            }
+        }
+        impl TryFrom<String> for $type {
+            type Error = $error;
+            fn try_from(text: String) -> Result<Self, $error> {
+                Self::parse(&text)
+            }
+        }
+        impl From<$type> for String {
+            fn from(value: $type) -> Self {
+                value.to_string()
+            }
+        }
+    };
+}
+pub(crate) use text_forms;
 
 macro_rules! id {
     ($(#[$doc:meta])* $type:ident, $what:literal, $accepted:literal, $check:expr) => {
@@ -53,23 +77,7 @@ macro_rules! id {
                 write!(f, "`{}`", self.0)
             }
         }
-        impl FromStr for $type {
-            type Err = IdError;
-            fn from_str(text: &str) -> Result<Self, IdError> {
-                Self::parse(text)
-            }
-        }
-        impl TryFrom<String> for $type {
-            type Error = IdError;
-            fn try_from(text: String) -> Result<Self, IdError> {
-                Self::parse(&text)
-            }
-        }
-        impl From<$type> for String {
-            fn from(value: $type) -> Self {
-                value.0
-            }
-        }
+        text_forms!($type, IdError);
     };
 }
 

@@ -7,11 +7,11 @@
 //!
 //! Both need the control token. A file may be asked for in parts (`Range`, `If-Range`). One that was rotated away answers 410.
 
-use std::{fmt, net::Ipv4Addr, ops::RangeInclusive, str::FromStr};
+use std::{fmt, net::Ipv4Addr, ops::RangeInclusive};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AgentCard, AgentExtension, IdError, Name, TRAFFIC_EXTENSION};
+use crate::{AgentCard, AgentExtension, IdError, Name, TRAFFIC_EXTENSION, ids::text_forms};
 
 /// How many files a ring may have: of one alone nothing would be left at each rotation.
 pub const CAPTURE_FILES: RangeInclusive<u32> = 2..=1000;
@@ -51,25 +51,7 @@ impl fmt::Display for CaptureId {
     }
 }
 
-impl FromStr for CaptureId {
-    type Err = IdError;
-    fn from_str(text: &str) -> Result<Self, IdError> {
-        Self::parse(text)
-    }
-}
-
-impl TryFrom<String> for CaptureId {
-    type Error = IdError;
-    fn try_from(text: String) -> Result<Self, IdError> {
-        Self::parse(&text)
-    }
-}
-
-impl From<CaptureId> for String {
-    fn from(id: CaptureId) -> Self {
-        id.to_string()
-    }
-}
+text_forms!(CaptureId, IdError);
 
 /// Everything that a deploy has captured and still has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,6 +100,17 @@ pub enum CaptureState {
     Growing,
     /// It ends in something that is no whole record, or holds nothing readable; `bytes` counts what is good.
     Damaged,
+}
+
+impl CaptureState {
+    /// The word for it, in JSON and in headers.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Growing => "growing",
+            Self::Damaged => "damaged",
+        }
+    }
 }
 
 /// One ring: the captured packets of one website's network namespace.

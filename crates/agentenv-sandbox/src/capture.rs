@@ -31,8 +31,10 @@ mod ring;
 mod socket;
 mod write;
 
+use agentenv_protocol::{CAPTURE_FILE_MB_DEFAULT, CAPTURE_FILES_DEFAULT};
+
 pub use error::{CaptureError, OpenCaptureError};
-pub use folder::{open_beneath, read_ring};
+pub use folder::{open_beneath, open_file_beneath, read_ring};
 pub use handle::Capture;
 pub(crate) use handle::check;
 pub use index::{CaptureFile, CaptureSummary, Health, OpenCapture};
@@ -53,6 +55,7 @@ pub struct RingOptions {
 impl Default for RingOptions {
     /// 10 files of 20 MB (CAP-3), 2 MiB of memory.
     fn default() -> Self {
-        Self { files: 10, file_bytes: 20_000_000, memory_bytes: 2 << 20 }
+        let file_bytes = u64::from(CAPTURE_FILE_MB_DEFAULT) * 1_000_000;
+        Self { files: CAPTURE_FILES_DEFAULT, file_bytes, memory_bytes: 2 << 20 }
     }
 }

@@ -50,7 +50,7 @@ mod wire;
 
 pub use capture::{
     Capture, CaptureError, CaptureFile, CaptureSummary, Health, OpenCapture, OpenCaptureError, PacketSocket,
-    RingOptions, open_beneath, read_ring,
+    RingOptions, open_beneath, open_file_beneath, read_ring,
 };
 pub use client_ports::split_client_ports;
 pub use doctor::{Check, doctor};

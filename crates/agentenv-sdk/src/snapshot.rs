@@ -71,9 +71,7 @@ impl Snapshot {
             fs::create_dir_all(&live)?;
             seed(&live)?;
             fs::create_dir_all(&copies)?;
-            remove(&copies.join("part"))?;
-            copy(&live, &copies.join("part"))?;
-            fs::rename(copies.join("part"), &state)?;
+            take_state(&live, &copies)?;
         } else if !live.is_dir() {
             copy(&state, &live)?;
         }
@@ -109,16 +107,12 @@ impl Inner {
         if sealed.exists() {
             return Ok(());
         }
-        let (part, state) = (self.copies.join("part"), self.copies.join("state"));
-        if differs(&self.live, &state)? {
+        if differs(&self.live, &self.copies.join("state"))? {
             // The next copy is being made from what is about to be replaced.
             if let Some(making) = next.take() {
                 let _ = making.join();
             }
-            remove(&part)?;
-            copy(&self.live, &part)?;
-            remove(&state)?;
-            fs::rename(&part, &state)?;
+            take_state(&self.live, &self.copies)?;
             *next = self.make_next_in_background();
         }
         fs::write(sealed, "")
@@ -161,6 +155,15 @@ impl Drop for Inner {
             let _ = making.join();
         }
     }
+}
+
+/// Makes what the folder holds the state that it goes back to, once that is copied whole.
+fn take_state(live: &Path, copies: &Path) -> io::Result<()> {
+    let (part, state) = (copies.join("part"), copies.join("state"));
+    remove(&part)?;
+    copy(live, &part)?;
+    remove(&state)?;
+    fs::rename(part, state)
 }
 
 fn make_next(copies: &Path) -> io::Result<()> {

@@ -108,10 +108,8 @@ pub async fn import_run(log: &dyn RunLog, from: &Path) -> Result<RunRecord, Arch
         Err(error) => return Err(error.into()),
     }
     let kept = record.artifacts.len();
-    for deploy in record.deploys_with_captures() {
-        let Some(entry) = record.traffic_captures(&deploy) else { continue };
-        let document = serde_json::to_value(&entry).unwrap_or_default();
-        log.create_universe(&Holder::Run(record.run.clone()), &entry.universe_id, &document).await?;
+    for (_, entry) in record.captures() {
+        log.create_universe(&Holder::Run(record.run.clone()), &entry.universe_id, &entry.document()).await?;
     }
     for artifact in artifacts.into_iter().skip(kept) {
         let old = artifact.id.clone();
@@ -129,10 +127,8 @@ pub async fn import_run(log: &dyn RunLog, from: &Path) -> Result<RunRecord, Arch
         record.artifacts.push(stored);
         log.update(&record).await?;
     }
-    for deploy in record.deploys_with_captures() {
-        let Some(entry) = record.traffic_captures(&deploy) else { continue };
-        let document = serde_json::to_value(&entry).unwrap_or_default();
-        log.update_universe(&entry.universe_id, &document).await?;
+    for (_, entry) in record.captures() {
+        log.update_universe(&entry.universe_id, &entry.document()).await?;
     }
     Ok(record)
 }

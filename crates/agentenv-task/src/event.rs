@@ -6,7 +6,7 @@ use agentenv_protocol::{DeployId, RunId, control::ControlError};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::{action::StepKind, outcome::Outcome};
+use crate::{action::StepKind, outcome::Outcome, record::ArtifactRecord};
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -160,6 +160,16 @@ impl Events {
 
     pub(crate) fn send(&self, event: &Event) {
         (self.0)(event);
+    }
+
+    pub(crate) fn artifact_stored(&self, step: usize, artifact: &ArtifactRecord) {
+        self.send(&Event::ArtifactStored {
+            time: Timestamp::now(),
+            step,
+            id: artifact.id.clone(),
+            name: artifact.name.clone(),
+            size: artifact.size,
+        });
     }
 }
 

@@ -100,6 +100,6 @@ pub use stop::{Stop, StopSender, stop};
 pub use store_log::StoreLog;
 pub use traffic::{
     CaptureError, CaptureLeft, CaptureSource, CollectionStatus, OpenCapture, RescueError, Rescued, StoredCapture,
-    TRAFFIC_CAPTURES_KEY, TrafficCaptures, gaps as capture_gaps, open_captures,
+    TRAFFIC_CAPTURES_KEY, TrafficCaptures, captures_outside, gaps as capture_gaps, open_captures,
 };
 pub use universes::{NewCapture, StoredUniverse, Universes};

@@ -36,8 +36,7 @@ impl StoreLog {
 
     /// The record with what the universes of its captures have besides.
     async fn reconciled(&self, mut record: RunRecord) -> Result<RunRecord, LogError> {
-        for deploy in record.deploys_with_captures() {
-            let Some(entry) = record.traffic_captures(&deploy) else { continue };
+        for (deploy, entry) in record.captures() {
             if let Some(universe) = self.universe(&entry.universe_id).await? {
                 record.reconcile_captures(&deploy, &universe.artifacts);
             }

@@ -2,8 +2,6 @@
 
 use std::io::Read;
 
-use agentenv_protocol::TrafficRing;
-
 use crate::{
     note::TrafficError,
     reader::{CaptureFile, RingTraffic, Summary},
@@ -31,8 +29,8 @@ where
     R: Read,
 {
     /// What was read of each ring so far.
-    pub fn summaries(&self) -> impl Iterator<Item = (&TrafficRing, &Summary)> {
-        self.rings.iter().map(|(ring, _)| (ring.ring(), ring.summary()))
+    pub fn summaries(&self) -> impl Iterator<Item = &Summary> {
+        self.rings.iter().map(|(ring, _)| ring.summary())
     }
 }
 

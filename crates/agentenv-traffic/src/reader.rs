@@ -40,8 +40,6 @@ pub struct Summary {
     pub files: u64,
     /// Packets.
     pub packets: u64,
-    /// Packets that are of no connection or flow: ICMP, fragments, late ones, what is no packet.
-    pub other_packets: u64,
     /// Files that don't hold what they should.
     pub notes: Vec<FileNote>,
 }
@@ -85,11 +83,6 @@ where
         &self.summary
     }
 
-    /// The ring.
-    pub fn ring(&self) -> &TrafficRing {
-        self.tracker.ring()
-    }
-
     /// Bytes held of what isn't over.
     #[cfg(test)]
     pub(crate) fn held_bytes(&self) -> usize {
@@ -99,15 +92,11 @@ where
     fn advance(&mut self) -> Result<(), TrafficError> {
         let Some((name, packets)) = &mut self.current else { return self.next_file() };
         match packets.next() {
-            Ok(Some(Captured::Packet(packet))) => {
+            Ok(Some(captured)) => {
                 self.summary.packets += 1;
-                if !self.tracker.packet(&packet) {
-                    self.summary.other_packets += 1;
+                if let Captured::Packet(packet) = captured {
+                    self.tracker.packet(&packet);
                 }
-            }
-            Ok(Some(Captured::Other)) => {
-                self.summary.packets += 1;
-                self.summary.other_packets += 1;
             }
             Ok(None) => self.current = None,
             Err(FileError::Damaged(damage)) => {

@@ -114,7 +114,7 @@ impl Exchange {
     fn weight(&self) -> usize {
         let message = |headers: &[Header], trailers: &[Header], body: &Body| {
             let lines = headers.iter().chain(trailers);
-            let lines: usize = lines.map(|header| 48 + header.name.len() + header.value.len()).sum();
+            let lines: usize = lines.map(Header::weight).sum();
             lines + body.content.as_ref().map_or(0, Vec::len)
         };
         let request = self.request.as_ref().map_or(0, |request| {
@@ -151,6 +151,13 @@ pub struct Header {
     pub name: String,
     /// Value.
     pub value: String,
+}
+
+impl Header {
+    /// About what it takes of memory.
+    pub(crate) fn weight(&self) -> usize {
+        size_of::<Self>() + self.name.len() + self.value.len()
+    }
 }
 
 /// A request.
@@ -207,8 +214,14 @@ impl Response {
     }
 }
 
-fn find<'a>(headers: &'a [Header], name: &str) -> Option<&'a str> {
-    headers.iter().find(|header| header.name.eq_ignore_ascii_case(name)).map(|header| header.value.trim())
+/// The first value of a header.
+pub(crate) fn find<'a>(headers: &'a [Header], name: &str) -> Option<&'a str> {
+    values(headers, name).next().map(str::trim)
+}
+
+/// Every value of a header, as it was sent.
+pub(crate) fn values<'a>(headers: &'a [Header], name: &str) -> impl DoubleEndedIterator<Item = &'a str> {
+    headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name)).map(|header| header.value.as_str())
 }
 
 /// A body.

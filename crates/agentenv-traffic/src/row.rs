@@ -6,12 +6,12 @@ use serde::Serialize;
 
 use crate::{
     har::{date_time, write_json},
-    record::{Application, Exchange, Flag, Flow, Record},
+    record::{Application, Exchange, Flag, Flow, Peers, Record},
     step::Step,
 };
 
 /// A line: an exchange, or a flow that is no HTTP.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Row {
     /// When it began: RFC 3339, UTC, microseconds.
     pub time: String,
@@ -72,33 +72,38 @@ impl Row {
         Ok(json)
     }
 
-    fn of_exchange(exchange: &Exchange, steps: &[Step]) -> Self {
-        let (request, response) = (exchange.request.as_ref(), exchange.response.as_ref());
-        let upgrade = exchange.upgrade.as_ref();
-        let sent = request.map_or(0, |request| request.body.encoded_bytes);
-        let received = response.map_or(0, |response| response.body.encoded_bytes);
-        let ended_us = upgrade.map_or(0, |upgrade| upgrade.last_us.saturating_sub(exchange.started_us));
-        let peers = &exchange.peers;
+    /// What every line has.
+    fn begun(started_us: u64, step: Option<usize>, peers: &Peers, steps: &[Step]) -> Self {
         Self {
-            time: date_time(exchange.started_us),
-            step: step_name(exchange.step, steps),
+            time: date_time(started_us),
+            step: step_name(step, steps),
             site: peers.website.to_string(),
             client: peers.client.to_string(),
             service: peers.service.to_string(),
             client_address: peers.client_address.to_string(),
             server_address: peers.server_address.to_string(),
             connection: peers.connection,
+            ..Self::default()
+        }
+    }
+
+    fn of_exchange(exchange: &Exchange, steps: &[Step]) -> Self {
+        let (request, response) = (exchange.request.as_ref(), exchange.response.as_ref());
+        let upgrade = exchange.upgrade.as_ref();
+        let sent = request.map_or(0, |request| request.body.encoded_bytes);
+        let received = response.map_or(0, |response| response.body.encoded_bytes);
+        let ended_us = upgrade.map_or(0, |upgrade| upgrade.last_us.saturating_sub(exchange.started_us));
+        Self {
             protocol: upgrade.map_or_else(|| "http".to_owned(), |upgrade| upgrade.protocol.clone()),
             method: request.map(|request| request.method.clone()),
             url: request.map(|request| request.url.clone()),
-            sni: None,
             status: response.map(|response| response.status),
             media_type: response.and_then(|response| response.header("content-type")).map(str::to_owned),
             request_bytes: upgrade.map_or(sent, |upgrade| upgrade.to_server_bytes),
             response_bytes: upgrade.map_or(received, |upgrade| upgrade.to_client_bytes),
-            packets: None,
             duration_ms: milliseconds(exchange.duration_us().max(ended_us)),
             flags: exchange.flags.iter().copied().collect(),
+            ..Self::begun(exchange.started_us, exchange.step, &exchange.peers, steps)
         }
     }
 
@@ -110,27 +115,15 @@ impl Row {
             Application::Tls { sni, .. } => ("tls", sni.clone()),
             Application::None | Application::Other => (flow.transport, None),
         };
-        let peers = &flow.peers;
         Some(Self {
-            time: date_time(flow.started_us),
-            step: step_name(flow.step, steps),
-            site: peers.website.to_string(),
-            client: peers.client.to_string(),
-            service: peers.service.to_string(),
-            client_address: peers.client_address.to_string(),
-            server_address: peers.server_address.to_string(),
-            connection: peers.connection,
             protocol: protocol.to_owned(),
-            method: None,
-            url: None,
             sni,
-            status: None,
-            media_type: None,
             request_bytes: flow.to_server_bytes,
             response_bytes: flow.to_client_bytes,
             packets: Some(flow.to_server_packets + flow.to_client_packets),
             duration_ms: milliseconds(flow.ended_us.saturating_sub(flow.started_us)),
             flags: flow.flags.iter().copied().collect(),
+            ..Self::begun(flow.started_us, flow.step, &flow.peers, steps)
         })
     }
 }

@@ -71,10 +71,6 @@ impl Tracker {
         }
     }
 
-    pub(crate) fn ring(&self) -> &TrafficRing {
-        self.who.ring()
-    }
-
     #[cfg(test)]
     pub(crate) fn held_bytes(&self) -> usize {
         self.budget.taken()
@@ -84,13 +80,13 @@ impl Tracker {
         std::mem::take(&mut self.done)
     }
 
-    /// Takes a packet; false where it is of nothing that is followed.
-    pub(crate) fn packet(&mut self, packet: &Packet<'_>) -> bool {
+    /// Takes a packet.
+    pub(crate) fn packet(&mut self, packet: &Packet<'_>) {
         self.clock_us = self.clock_us.max(packet.time_us);
         self.end_closed();
         let (source, destination) = (packet.source, packet.destination);
         if source == destination {
-            return false;
+            return;
         }
         let tcp = matches!(packet.transport, Transport::Tcp(_));
         let key = Key { tcp, low: source.min(destination), high: source.max(destination) };
@@ -100,7 +96,7 @@ impl Tracker {
         }
     }
 
-    fn segment(&mut self, key: Key, packet: &Packet<'_>, segment: &Segment<'_>) -> bool {
+    fn segment(&mut self, key: Key, packet: &Packet<'_>, segment: &Segment<'_>) {
         if let Some(Tracked { client, kind: Kind::Tcp(connection), .. }) = self.tracked.get(&key)
             && connection.is_followed_by(side(*client, packet), segment)
         {
@@ -109,43 +105,40 @@ impl Tracker {
         if !self.tracked.contains_key(&key) {
             // What is late of something forgotten begins nothing.
             if !segment.syn && segment.payload.is_empty() {
-                return false;
+                return;
             }
             let client = self.who.is_from_client(packet.source, packet.destination, segment);
             let peers = self.begin(packet, client);
-            let conversation = Conversation::new(peers.clone(), &self.bodies, &self.budget);
+            let conversation = Conversation::new(peers.clone(), &self.bodies);
             let kind = Kind::Tcp(Box::new(Connection::new(&self.budget, conversation)));
             self.insert(key, packet, &peers, kind);
         }
         let clock_us = self.clock_us;
-        let Some(tracked) = self.tracked.get_mut(&key) else { return false };
+        let Some(tracked) = self.tracked.get_mut(&key) else { return };
         tracked.touch(packet.time_us, clock_us);
-        let Kind::Tcp(connection) = &mut tracked.kind else { return false };
+        let Kind::Tcp(connection) = &mut tracked.kind else { return };
         connection.segment(side(tracked.client, packet), packet.time_us, clock_us, segment);
-        let exchanges = connection.app.take_done();
-        self.done.extend(exchanges.into_iter().map(|exchange| Record::Exchange(Box::new(exchange))));
+        self.done.extend(connection.app.take_done());
         if connection.is_over() && !tracked.closing {
             tracked.closing = true;
             self.closing.push_back((clock_us, key, tracked.number));
         }
-        true
     }
 
-    fn datagram(&mut self, key: Key, packet: &Packet<'_>, length: u64) -> bool {
+    fn datagram(&mut self, key: Key, packet: &Packet<'_>, length: u64) {
         if !self.tracked.contains_key(&key) {
             let client = self.who.is_client(packet.source, packet.destination, &[]);
             let peers = self.begin(packet, client);
             let kind = Kind::Udp { peers: Box::new(peers.clone()), packets: [0; 2], bytes: [0; 2] };
             self.insert(key, packet, &peers, kind);
         }
-        let Some(tracked) = self.tracked.get_mut(&key) else { return false };
+        let Some(tracked) = self.tracked.get_mut(&key) else { return };
         tracked.touch(packet.time_us, self.clock_us);
         let side = side(tracked.client, packet) as usize;
         if let Kind::Udp { packets, bytes, .. } = &mut tracked.kind {
             packets[side] += 1;
             bytes[side] += length;
         }
-        true
     }
 
     /// Who is who in a new connection or flow.
@@ -234,12 +227,11 @@ impl Tracker {
     fn end_connection(&mut self, first_us: u64, last_us: u64, mut connection: Connection<Conversation>) {
         connection.give_up();
         connection.app.finish(match () {
-            () if connection.reset_us().is_some() => Ending::Reset,
+            () if connection.was_reset() => Ending::Reset,
             () if connection.is_over() => Ending::Closed,
             () => Ending::Open,
         });
-        let exchanges = connection.app.take_done();
-        self.done.extend(exchanges.into_iter().map(|exchange| Record::Exchange(Box::new(exchange))));
+        self.done.extend(connection.app.take_done());
         let (up, down) = (connection.half(Side::ToServer), connection.half(Side::ToClient));
         let application = match connection.app.carried() {
             Application::None if up.bytes + down.bytes > 0 => Application::Other,

@@ -33,7 +33,7 @@ fn exchanges(file: &Path, options: Options) -> Vec<Exchange> {
             }
         })
         .collect();
-    let (_, summary) = traffic.summaries().next().unwrap();
+    let summary = traffic.summaries().next().unwrap();
     assert!(summary.notes.is_empty() && summary.packets > 200, "{summary:?}");
     exchanges
 }

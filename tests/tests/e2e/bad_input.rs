@@ -206,12 +206,8 @@ fn a_browser_that_crashes_during_the_deploy_ends_it() {
 
 /// The Chromiums that descend from the supervisors of this home.
 fn chromiums(home: &Home, all: &Processes) -> Vec<Process> {
-    let folder = home.deploys().display().to_string();
-    let supervisors = all.iter().filter(|process| {
-        let arguments = process.arguments();
-        arguments.contains("internal-supervisor") && arguments.contains(&folder)
-    });
-    let trees = supervisors.flat_map(|supervisor| all.tree(supervisor.pid));
+    let folder = home.deploys();
+    let trees = all.supervisors(&folder).flat_map(|supervisor| all.tree(supervisor.pid));
     trees.filter(|process| process.name.starts_with("chrom")).collect()
 }
 

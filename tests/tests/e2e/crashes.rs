@@ -28,18 +28,6 @@ fn until_step(home: &Home, env: &str, step: usize) -> (Child, bool) {
     (child, reached)
 }
 
-/// The supervisor that works for this home, if there is one.
-fn supervisor(home: &Home) -> Option<Process> {
-    let folder = home.deploys().display().to_string();
-    Processes::all()
-        .iter()
-        .find(|process| {
-            let arguments = process.arguments();
-            arguments.contains("internal-supervisor") && arguments.contains(&folder)
-        })
-        .cloned()
-}
-
 /// What it is, and whether it can be seen by the deploy's folder and processes.
 type Step = (&'static str, fn(&Path, &[Process]) -> bool);
 
@@ -70,7 +58,7 @@ fn killed_at(home: &Home, env: &str, (step, is_there): Step) {
     loop {
         assert!(start.elapsed() < PATIENCE, "{step} never came");
         let Some(id) = home.deploy_ids().into_iter().find(|id| !known.contains(id)) else { continue };
-        let supervisor = supervisor(home);
+        let supervisor = home.supervisor();
         let tree = supervisor.as_ref().map(|supervisor| Processes::all().tree(supervisor.pid)).unwrap_or_default();
         if is_there(&home.deploy_folder(&id), &tree) {
             match supervisor {
@@ -116,7 +104,7 @@ fn row_67_supervisor_killed_at_any_moment() {
         std::thread::park_timeout(Duration::from_millis(wait_ms));
         let running = eventually("a supervisor, or the end", PATIENCE, || {
             let ended = child.try_wait().expect("a child").is_some();
-            supervisor(&home).map(Some).or(ended.then_some(None))
+            home.supervisor().map(Some).or(ended.then_some(None))
         });
         if let Some(supervisor) = running {
             supervisor.kill_and_wait();
@@ -140,7 +128,7 @@ fn row_67_the_starting_command_killed_the_deploy_ends() {
             let running = home.run(&["env", "status", "--json"]).json();
             match running[0]["state"].as_str() {
                 Some("ready") => drop(home.run(&["env", "close", running[0]["deploy"].as_str()?]).ok()),
-                _ => return supervisor(&home).is_none().then_some(()),
+                _ => return home.supervisor().is_none().then_some(()),
             }
             None
         });

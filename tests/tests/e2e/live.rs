@@ -5,7 +5,7 @@ use std::{path::Path, time::Duration};
 
 use agentenv_protocol::ExitCode;
 use agentenv_tests::{
-    Bundle, Deploy, Home, Internet, PATIENCE, PySite, SESSION, TOKEN, eventually, playwright, run_within,
+    Bundle, Deploy, Home, Internet, PATIENCE, PySite, SESSION, TOKEN, eventually, playwright, run_within, tcpdump,
 };
 use serde_json::{Value, json};
 
@@ -32,9 +32,7 @@ fn home() -> Home {
     home.put(&PySite::new("gist").at(&["gist.github.com"]).bundle());
     home.put(&browser_env());
     for (path, value) in [("github/token", TOKEN), ("github/session", SESSION)] {
-        let set =
-            run_within(Duration::from_secs(20), &mut home.command(["secret", "set", path]), Some(value.as_bytes()));
-        set.ok();
+        home.set_secret(path, value).ok();
     }
     home
 }
@@ -199,9 +197,7 @@ fn captured(home: &Home, deploy: &Deploy<'_>) {
             .into_iter()
             .find(|path| path.to_string_lossy().contains(&format!("{site}.")))
             .expect("a file of the site");
-        let mut tcpdump = std::process::Command::new("tcpdump");
-        tcpdump.args(["-nn", "-r"]).arg(file).arg(format!("tcp port {shows}"));
-        let packets = run_within(Duration::from_secs(20), &mut tcpdump, None).ok();
+        let packets = tcpdump(&file, &[&format!("tcp port {shows}")]).ok();
         assert!(packets.lines().count() > 4, "{site}: {packets}");
     }
 }

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use agentenv_tests::{Deploy, PATIENCE, PySite, eventually, is_root, run_within};
+use agentenv_tests::{Deploy, PATIENCE, PySite, eventually, is_root, run_within, stat};
 use serde_json::{Value, json};
 
 use crate::desk::pods;
@@ -68,9 +68,9 @@ fn a_deploys_processes_dump_no_core_and_its_supervisor_has_a_session_of_its_own(
         assert_eq!(words[4..6], ["0", "0"], "{process:?}: {core}");
     }
     let supervisor = deploy.supervisor();
-    let stat = fs::read_to_string(format!("/proc/{}/stat", supervisor.pid)).expect("it runs");
-    let session = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(3)).expect("a session");
-    assert_eq!(session, supervisor.pid.to_string(), "away from its starter's terminal");
+    let (_, fields) = stat(supervisor.pid).expect("it runs");
+    let session = fields.get(3).expect("a session");
+    assert_eq!(*session, supervisor.pid.to_string(), "away from its starter's terminal");
 }
 
 #[test]

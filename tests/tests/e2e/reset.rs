@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use agentenv_tests::{Deploy, PATIENCE, PySite, eventually, playwright, raw_http};
+use agentenv_tests::{Deploy, PATIENCE, PySite, eventually, playwright, raw_http, read_until};
 use serde_json::{Value, json};
 
 use crate::desk::{browser_of, desk, pods};
@@ -19,18 +19,6 @@ fn connect(deploy: &Deploy<'_>) -> TcpStream {
     let stream = TcpStream::connect(address).expect("the gateway accepts");
     stream.set_read_timeout(Some(ANSWER)).expect("a time limit can be set");
     stream
-}
-
-/// Reads up to and with these bytes.
-#[track_caller]
-fn read_until(stream: &mut TcpStream, end: &[u8]) -> String {
-    let mut read = Vec::new();
-    while !read.ends_with(end) {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).expect("more comes");
-        read.push(byte[0]);
-    }
-    String::from_utf8_lossy(&read).into_owned()
 }
 
 /// A connection to the browser's DevTools by the gateway, as a CDP client has one.
@@ -50,7 +38,7 @@ fn cdp_client(deploy: &Deploy<'_>) -> TcpStream {
          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
     )
     .expect("the request can be sent");
-    let head = read_until(&mut stream, b"\r\n\r\n");
+    let head = read_until(&mut stream, b"\r\n\r\n").expect("more comes");
     assert!(head.starts_with("HTTP/1.1 101"), "{head}");
     stream
 }
@@ -94,7 +82,7 @@ class Site(Site):
     let deploy = home.deploy("pods");
     let mut reader = connect(&deploy);
     write!(reader, "GET /website/alpha/stream HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("the request can be sent");
-    read_until(&mut reader, b"of the last episode;");
+    read_until(&mut reader, b"of the last episode;").expect("more comes");
     home.run(&["env", "reset", deploy.id()]).ok();
     let mut rest = Vec::new();
     if let Err(error) = reader.read_to_end(&mut rest) {

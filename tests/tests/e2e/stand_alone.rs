@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command};
 
-use agentenv_tests::{Outcome, PATIENCE, program, run_within};
+use agentenv_tests::{Outcome, PATIENCE, program, run_within, tcpdump};
 use serde_json::Value;
 
 /// A shell's script in a network namespace of its own, whose arguments are the program and a folder.
@@ -76,9 +76,7 @@ raw.send(bytes([255] * 6 + [2, 0, 0, 0, 0, 2, 0x88, 0xb5]) + b"hello" * 10)
     inside(script, &folder).ok();
     let file = folder.path().join("ring/0000000001.pcap");
     for (what, count) in [("udp port 4001", "50 packets"), ("ether proto 0x88b5", "1 packet")] {
-        let mut tcpdump = Command::new("tcpdump");
-        tcpdump.args(["-n", "--count", "-r"]).arg(&file).arg(what);
-        assert_eq!(run_within(PATIENCE, &mut tcpdump, None).ok().trim(), count, "{what}");
+        assert_eq!(tcpdump(&file, &["--count", what]).ok().trim(), count, "{what}");
     }
 }
 

@@ -15,10 +15,6 @@ const ODD: &str = "canary-A\"51c'$HOME${X}\\n\\\ncanary-B\t7e ü/<&>%s$$";
 /// What no file, output or process may have; the pieces survive any quoting.
 const PIECES: [&str; 2] = ["canary-A", "canary-B"];
 
-fn set(home: &Home, path: &str, value: &str) -> Outcome {
-    run_within(LIMIT, &mut home.command(["secret", "set", path]), Some(value.as_bytes()))
-}
-
 /// A site that says its secret in every way that it knows.
 fn blabber() -> PySite {
     let read = r#"
@@ -63,7 +59,7 @@ fn assert_absent(folder: &Path) {
 #[test]
 fn row_58_a_stored_secret_reaches_its_server_and_is_shown_nowhere() {
     let home = desk_of(&[blabber()]);
-    set(&home, "github/token", ODD).ok();
+    home.set_secret("github/token", ODD).ok();
     let stored = home.path().join("secrets/github+token");
     let mode = |path: &Path| fs::metadata(path).expect("it is stored").permissions().mode() & 0o777;
     assert_eq!((mode(&stored), mode(&home.path().join("secrets"))), (0o600, 0o700));
@@ -112,7 +108,7 @@ fn row_58_a_site_that_fails_with_its_secret_on_its_lips_does_not_tell_it() {
         ("def card(): raise ValueError(token)", ExitCode::Infrastructure, "alpha"),
     ] {
         let home = pods(&[blabber().before(last)]);
-        set(&home, "github/token", ODD).ok();
+        home.set_secret("github/token", ODD).ok();
         let outcome = home.run(&["env", "deploy", "pods", "--ready-timeout", "3"]);
         outcome.fails(code, &[named]);
         assert_silent("the error", &text(&outcome));
@@ -139,7 +135,7 @@ fn a_secret_that_is_not_stored_is_named_with_its_setting() {
 fn a_variable_comes_first_and_the_supervisor_does_not_have_it() {
     let home =
         pods(&[blabber()]).with("AGENTENV_SECRET_GITHUB_TOKEN", ODD).with("AGENTENV_SECRET_OTHER", "canary-A-other");
-    set(&home, "github/token", "stored").ok();
+    home.set_secret("github/token", "stored").ok();
     let list = text(&home.run(&["secret", "list"]));
     assert!(list.contains("variable AGENTENV_SECRET_GITHUB_TOKEN"), "{list}");
     assert_silent("the list", &list);
@@ -186,17 +182,17 @@ fn a_command_of_the_users_hands_secrets_over() {
 #[test]
 fn secrets_are_set_from_standard_input_alone() {
     let home = Home::empty();
-    assert_eq!(set(&home, "a/b", "hunter2\n").ok(), "secret a/b is stored\n");
-    assert_eq!(set(&home, "a/b", "other").ok(), "secret a/b is stored in the place of an earlier one\n");
+    assert_eq!(home.set_secret("a/b", "hunter2\n").ok(), "secret a/b is stored\n");
+    assert_eq!(home.set_secret("a/b", "other").ok(), "secret a/b is stored in the place of an earlier one\n");
     assert_eq!(fs::read_to_string(home.path().join("secrets/a+b")).ok().as_deref(), Some("other"));
     // A value as an argument would be on record in the shell's history, and in the list of processes.
     run_within(LIMIT, &mut home.command(["secret", "set", "a/b", "hunter2"]), None).fails_usage();
     run_within(LIMIT, &mut home.command(["secret", "set", "../b"]), None).fails_usage();
     for (value, named) in [("", "empty"), ("\n", "empty"), ("a\0b", "NUL")] {
-        set(&home, "a/c", value).fails(ExitCode::Refused, &["a/c", named]);
+        home.set_secret("a/c", value).fails(ExitCode::Refused, &["a/c", named]);
     }
-    set(&home, "a/c", &"x".repeat(64 * 1024 + 1)).fails(ExitCode::Refused, &["a/c", "longer than"]);
-    set(&home, "big", &"x".repeat(64 * 1024)).ok();
+    home.set_secret("a/c", &"x".repeat(64 * 1024 + 1)).fails(ExitCode::Refused, &["a/c", "longer than"]);
+    home.set_secret("big", &"x".repeat(64 * 1024)).ok();
     let list = home.run(&["secret", "list"]).ok();
     assert!(list.contains("a/b") && list.contains("big") && !list.contains("other"), "{list}");
     assert_eq!(home.run(&["secret", "rm", "a/b"]).ok(), "secret a/b is removed\n");

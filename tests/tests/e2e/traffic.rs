@@ -11,7 +11,9 @@ use agentenv_protocol::{
     ExitCode, TrafficCapture, TrafficCaptureListing,
     control::{DeployState, DeployStatus},
 };
-use agentenv_tests::{Bundle, Deploy, Home, PATIENCE, Processes, PySite, eventually, playwright, raw_http, run_within};
+use agentenv_tests::{
+    Bundle, Deploy, Home, PATIENCE, PySite, captures_on_disk, eventually, playwright, raw_http, run_within, tcpdump,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -54,9 +56,7 @@ fn get(deploy: &Deploy<'_>, capture: &TrafficCapture, folder: &Path) -> PathBuf 
 /// The packets that tcpdump reads in a file, a line each; it must be content with all of it.
 #[track_caller]
 fn packets(path: &Path) -> Vec<String> {
-    let mut tcpdump = Command::new("tcpdump");
-    tcpdump.args(["-nn", "-A", "-r"]).arg(path);
-    let read = run_within(FETCH_LIMIT, &mut tcpdump, None);
+    let read = tcpdump(path, &["-A"]);
     assert_eq!(read.code, 0, "{read:?}");
     assert!(!read.stderr.contains("truncated"), "{read:?}");
     let lines = read.stdout.lines().map(str::to_owned).collect::<Vec<_>>();
@@ -72,28 +72,9 @@ fn packets(path: &Path) -> Vec<String> {
     packets
 }
 
-/// Every file on disk of one ring, oldest first.
-fn on_disk(deploy: &Path, website: &str) -> Vec<PathBuf> {
-    let entries = fs::read_dir(deploy.join("captures").join(website)).into_iter().flatten().flatten();
-    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-    files.retain(|path| path.extension().is_some_and(|extension| extension == "pcap"));
-    files.sort();
-    files
-}
-
 fn page(deploy: &Deploy<'_>, site: &str, query: &str) -> u16 {
     let request = format!("GET /website/{site}/?{query} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
     raw_http(&deploy.info.gateway_url, request.as_bytes()).status
-}
-
-/// Has a site hear so many bytes, and say them back.
-fn talk(deploy: &Deploy<'_>, site: &str, bytes: usize) {
-    let body = json!("x".repeat(bytes)).to_string();
-    let request = format!(
-        "POST /website/{site}/echo HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    assert_eq!(raw_http(&deploy.info.gateway_url, request.as_bytes()).status, 200);
 }
 
 /// The record on disk.
@@ -282,7 +263,7 @@ fn another_goes_on(fault: &str, reason: &str) {
     assert_eq!(deploy.status().state, DeployState::Ready);
     let ring = |status: &DeployStatus| status.captures[0].clone();
     let status = eventually("the capture died and another runs", PATIENCE, || {
-        talk(&deploy, "alpha", 1 << 18);
+        deploy.talk("alpha/echo", 1 << 18);
         let status = deploy.status();
         ring(&status).gaps.first().is_some_and(|gap| gap.to.is_some()).then_some(status)
     });
@@ -315,7 +296,7 @@ fn a_capture_that_cannot_be_started_again_is_said_to_record_no_more() {
     fs::remove_dir_all(&ring).expect("the ring can be removed");
     fs::write(&ring, "").expect("a file can be in its place");
     let status = eventually("nothing is recorded any more", PATIENCE, || {
-        talk(&deploy, "alpha", 1 << 20);
+        deploy.talk("alpha/echo", 1 << 20);
         let status = deploy.status();
         status.captures[0].gaps.first().is_some_and(|gap| gap.reason.contains("within a minute")).then_some(status)
     });
@@ -331,8 +312,8 @@ fn row_61_and_80_a_ring_turns_and_stays_within_its_size() {
     let deploy = home.deploy_with("pods", &["--capture-traffic", "--capture-files", "3", "--capture-file-mb", "1"]);
     let folder = tempfile::tempdir().expect("a temporary folder");
     for _ in 0..6 {
-        talk(&deploy, "alpha", 1 << 20);
-        let size: u64 = on_disk(&deploy.folder(), "alpha")
+        deploy.talk("alpha/echo", 1 << 20);
+        let size: u64 = captures_on_disk(&deploy.folder(), "alpha")
             .iter()
             .filter_map(|path| fs::metadata(path).ok())
             .map(|file| file.len())
@@ -369,7 +350,7 @@ fn closing_stores_captures_unless_they_are_to_be_discarded() {
     let (id, folder) = (deploy.id().to_owned(), deploy.folder());
     deploy.close();
     // They are in the store: nothing that tidies up removes them.
-    assert!(on_disk(&folder, "alpha").is_empty());
+    assert!(captures_on_disk(&folder, "alpha").is_empty());
     assert_eq!(record(&folder)["captures"]["unstored"], json!([]));
     home.run(&["env", "gc"]).ok();
     home.run(&["store", "gc"]).ok();
@@ -394,13 +375,13 @@ fn row_67_and_79_captures_survive_the_death_of_their_supervisor() {
     let deploy = home.deploy_with("pods", &["--capture-traffic", "--capture-files", "2", "--capture-file-mb", "1"]);
     let (processes, folder) = (deploy.processes(), deploy.folder());
     for _ in 0..2 {
-        talk(&deploy, "alpha", 1 << 20);
+        deploy.talk("alpha/echo", 1 << 20);
     }
     assert_eq!(page(&deploy, "alpha", "before-the-kill"), 200);
     let listed = listing(&deploy);
     deploy.supervisor().kill_and_wait();
     deploy.gone(&processes);
-    let files = on_disk(&folder, "alpha");
+    let files = captures_on_disk(&folder, "alpha");
     assert_eq!(files.len(), listed.captures.len());
     for (file, capture) in files.iter().zip(&listed.captures) {
         assert!(packets(file).len() as u64 >= capture.packets, "{capture:?}");
@@ -410,7 +391,7 @@ fn row_67_and_79_captures_survive_the_death_of_their_supervisor() {
     let record = record(&folder);
     assert_eq!((&record["state"], &record["captures"]["unstored"]), (&json!("failed"), &json!(["alpha"])));
     home.run(&["env", "gc"]).ok();
-    assert_eq!(on_disk(&folder, "alpha"), files);
+    assert_eq!(captures_on_disk(&folder, "alpha"), files);
 }
 
 #[test]
@@ -420,12 +401,7 @@ fn row_67_and_79_a_supervisor_killed_at_any_moment_leaves_valid_files() {
     for wait_ms in [0, 40, 60, 80, 100, 120, 150, 200, 300] {
         let known = home.deploy_ids();
         let mut child = home.start(&["env", "deploy", "pods", "--capture-traffic"]);
-        let supervisor = eventually("a supervisor", PATIENCE, || {
-            let folder = home.deploys().display().to_string();
-            let all = Processes::all();
-            let is_it = |arguments: &str| arguments.contains("internal-supervisor") && arguments.contains(&folder);
-            all.iter().find(|process| is_it(&process.arguments())).cloned()
-        });
+        let supervisor = eventually("a supervisor", PATIENCE, || home.supervisor());
         // Not a wait for anything: the moment of the kill is the test's input.
         std::thread::park_timeout(Duration::from_millis(wait_ms));
         supervisor.kill_and_wait();
@@ -434,7 +410,7 @@ fn row_67_and_79_a_supervisor_killed_at_any_moment_leaves_valid_files() {
         home.assert_idle();
         for id in home.deploy_ids().iter().filter(|id| !known.contains(id)) {
             let folder = home.deploy_folder(id);
-            let files = on_disk(&folder, "alpha");
+            let files = captures_on_disk(&folder, "alpha");
             captured += files.iter().map(|file| packets(file).len()).sum::<usize>();
             let unstored = if files.is_empty() { json!([]) } else { json!(["alpha"]) };
             assert_eq!(record(&folder)["captures"]["unstored"], unstored, "killed after {wait_ms} ms");

@@ -5,17 +5,15 @@ use std::{
     fs,
     io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
-    process::Command,
     time::Duration,
 };
 
 use agentenv_protocol::ExitCode;
-use agentenv_tests::{Deploy, Home, Outcome, PATIENCE, PySite, eventually, run_within};
+use agentenv_tests::{Deploy, Home, Outcome, PATIENCE, PySite, captures_on_disk, eventually, run_within, tcpdump};
 use serde_json::Value;
 
 /// A few deploys of a small site, and megabytes of packets.
 const LIMIT: Duration = Duration::from_secs(100);
-const READ_LIMIT: Duration = Duration::from_secs(60);
 
 /// Megabytes through the site, so that its ring of 1 MB files turns: the answers are as long as the requests.
 const TALK: &str = r#"
@@ -83,17 +81,13 @@ fn captures(record: &Value) -> (String, &Value) {
 /// How many packets tcpdump reads in a file; it must be content with all of it.
 #[track_caller]
 fn packets(path: &Path) -> usize {
-    let read = run_within(READ_LIMIT, Command::new("tcpdump").args(["-nn", "-r"]).arg(path), None);
+    let read = tcpdump(path, &[]);
     assert!(read.code == 0 && !read.stderr.contains("truncated"), "{read:?}");
     read.stdout.lines().count()
 }
 
 fn on_disk(home: &Home, deploy: &str) -> Vec<PathBuf> {
-    let entries = fs::read_dir(home.deploy_folder(deploy).join("captures/wiki")).into_iter().flatten().flatten();
-    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-    files.retain(|path| path.extension().is_some_and(|extension| extension == "pcap"));
-    files.sort();
-    files
+    captures_on_disk(&home.deploy_folder(deploy), "wiki")
 }
 
 /// Everything that the run's deploy captured is stored: each file is listed everywhere, readable and as it is on record, and
@@ -149,7 +143,7 @@ fn a_run_collects_its_traffic_to_the_last_packet() {
         let to = home.path().join("last.pcap");
         let id = last["id"].as_str().expect("an id");
         home.run(&["traffic", "get", &deploy, id, "--output", &to.display().to_string()]).ok();
-        let read = run_within(READ_LIMIT, Command::new("tcpdump").args(["-nn", "-A", "-r"]).arg(&to), None).ok();
+        let read = tcpdump(&to, &["-A"]).ok();
         assert!(read.contains("the-last-words") && read.contains("Flags [F"), "{read}");
         let shown = home.run(&["run", "show", "latest"]).ok();
         assert!(shown.contains("traffic/wiki/0000000001.pcap"), "{shown}");
@@ -217,12 +211,7 @@ fn captured<'h>(home: &'h Home, more: &[&str]) -> Deploy<'h> {
         ["--capture-traffic", "--capture-file-mb", "1"].into_iter().chain(more.iter().copied()).collect();
     let deploy = home.deploy_with("wiki", &arguments);
     for _ in 0..2 {
-        let body = format!("\"{}\"", "x".repeat(700_000));
-        let request = format!(
-            "POST /website/wiki/post HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        assert_eq!(agentenv_tests::raw_http(&deploy.info.gateway_url, request.as_bytes()).status, 200);
+        deploy.talk("wiki/post", 700_000);
     }
     deploy
 }

@@ -2,7 +2,7 @@
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
-use agentenv_protocol::{ExitCode as Exit, control::ControlError};
+use agentenv_protocol::{CAPTURE_FILE_MB_DEFAULT, CAPTURE_FILES_DEFAULT, ExitCode as Exit, control::ControlError};
 use agentenv_sandbox::{Capture, CaptureError, CaptureSummary, Health, PacketSocket, RingOptions};
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
@@ -22,10 +22,14 @@ pub(crate) struct CaptureArgs {
     #[arg(long)]
     output: PathBuf,
     /// How many files to keep; the oldest is removed
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = CAPTURE_FILES_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=1000))]
     files: u32,
     /// How long each gets, in MB of 10^6 bytes
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    #[arg(
+        long,
+        default_value_t = CAPTURE_FILE_MB_DEFAULT.into(),
+        value_parser = clap::value_parser!(u64).range(1..=100_000),
+    )]
     file_mb: u64,
 }
 

@@ -17,7 +17,7 @@ use serde_json::json;
 use tokio::io::AsyncWrite;
 
 use super::deploys::DeployArg;
-use crate::output::Output;
+use crate::{output::Output, put};
 
 /// The largest file: what a computer's home holds.
 const BYTES_LIMIT: u64 = 2 << 30;
@@ -89,9 +89,8 @@ async fn fetch(home: &Home, args: &CpArgs, (name, path): (&SandboxName, &str), t
     let failed = |error: &dyn std::fmt::Display| {
         ControlError::new(ExitCode::Refused, format!("{} cannot be written: {error}", to.display()))
     };
-    let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // Whole or not at all, and never by way of a link that is there.
-    let part = tempfile::NamedTempFile::new_in(folder).map_err(|error| failed(&error))?;
+    let part = tempfile::NamedTempFile::new_in(put::parent(&to)).map_err(|error| failed(&error))?;
     let mut file = Bounded::new(part.reopen().map_err(|error| failed(&error))?, BYTES_LIMIT);
     let command = ["/bin/sh", "-c", READ, "cp", path].map(str::to_owned).into();
     run(home, args, (name, path), command, tokio::io::empty(), &mut file).await?;
@@ -137,15 +136,13 @@ async fn run(
     stdout: &mut (impl AsyncWrite + Unpin),
 ) -> Result<(), ControlError> {
     let refused = |why: &str| ControlError::new(ExitCode::Refused, format!("{name}:{path} {why}"));
-    let complaint = tempfile::tempfile()
-        .map_err(|error| ControlError::infrastructure(format!("a temporary file cannot be made: {error}")))?;
-    let mut complaint = Bounded::new(complaint, COMPLAINT_BYTES);
+    let mut complaint = Bounded::new(Vec::new(), COMPLAINT_BYTES);
     let request = ExecRequest { sandbox: name.clone(), command };
     match args.deploy.client(home)?.exec(&request, stdin, stdout, &mut complaint).await? {
         0 => Ok(()),
         NO_FILE => Err(refused("is no file")),
         code => {
-            let said = complaint.text();
+            let said = in_one_line(&complaint.to);
             let why = if said.is_empty() { format!("the command ended with {code}") } else { said };
             Err(refused(&format!("cannot be copied: {why}")))
         }
@@ -158,34 +155,31 @@ fn last_name(path: &str) -> Result<&str, ControlError> {
     name.ok_or_else(|| ControlError::new(ExitCode::Usage, format!("`{path}` is no path of a file")))
 }
 
-/// A file that grows to a limit.
-struct Bounded {
-    file: std::fs::File,
+/// Text without the ends of its lines; nothing where it is no text.
+fn in_one_line(text: &[u8]) -> String {
+    str::from_utf8(text).unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// What is written up to a limit.
+struct Bounded<W> {
+    to: W,
     left: u64,
 }
 
-impl Bounded {
-    fn new(file: std::fs::File, left: u64) -> Self {
-        Self { file, left }
-    }
-
-    /// What is in it, without the ends of lines.
-    fn text(mut self) -> String {
-        use io::{Read as _, Seek as _};
-        let mut text = String::new();
-        let read = self.file.rewind().and_then(|()| self.file.read_to_string(&mut text));
-        if read.is_ok() { text.split_whitespace().collect::<Vec<_>>().join(" ") } else { String::new() }
+impl<W> Bounded<W> {
+    fn new(to: W, left: u64) -> Self {
+        Self { to, left }
     }
 }
 
-impl AsyncWrite for Bounded {
+impl<W: io::Write + Unpin> AsyncWrite for Bounded<W> {
     fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let length = bytes.len() as u64;
         if length > self.left {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than what is taken")));
         }
-        // A regular file never blocks for long, and nothing else runs meanwhile.
-        let written = io::Write::write(&mut self.file, bytes);
+        // Neither memory nor a regular file blocks for long, and nothing else runs meanwhile.
+        let written = self.to.write(bytes);
         if let Ok(length) = written {
             self.left -= length as u64;
         }

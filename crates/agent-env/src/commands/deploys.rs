@@ -7,7 +7,7 @@ use std::{
     path::PathBuf,
 };
 
-use agentenv_deploy::{ControlClient, DeployDir, DeployRecord, captures};
+use agentenv_deploy::{ControlClient, DeployDir, DeployRecord, captures, deploy_ids};
 use agentenv_protocol::{
     DeployId, ExitCode, Home, Name, SandboxName, TrafficRing,
     control::{CloseRequest, ControlError, DeployState, ExecRequest, GetRequest, LoadRequest, SignInRequest},
@@ -194,9 +194,8 @@ fn rings(rings: &[TrafficRing]) -> String {
 }
 
 async fn list(home: &Home, output: Output, all: bool) -> Result<(), ControlError> {
-    let entries = fs::read_dir(home.deploys()).into_iter().flatten().flatten();
-    let ids = entries.filter_map(|entry| DeployId::parse(entry.file_name().to_str()?).ok());
-    let mut records: Vec<DeployRecord> = ids.filter_map(|id| DeployDir::new(home.deploy(&id)).load().ok()).collect();
+    let records = deploy_ids(home).filter_map(|id| DeployDir::new(home.deploy(&id)).load().ok());
+    let mut records: Vec<DeployRecord> = records.collect();
     records.retain(|record| all || !record.is_over());
     records.sort_by(|a, b| a.created.cmp(&b.created));
     for record in records.iter_mut().filter(|record| record.state == DeployState::Ready) {

@@ -23,11 +23,7 @@ struct Finding {
 
 /// Whether this machine has what a desktop is made of.
 fn computer() -> Finding {
-    let missing: Vec<&str> = agentenv_deploy::DESKTOP_PROGRAMS
-        .iter()
-        .filter(|(program, _)| !Path::new(program).exists())
-        .map(|(_, package)| *package)
-        .collect();
+    let missing = agentenv_deploy::missing_desktop_packages();
     Finding {
         name: "computer".to_owned(),
         ok: missing.is_empty(),

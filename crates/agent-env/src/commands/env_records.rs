@@ -176,7 +176,8 @@ pub(crate) async fn env_show(home: &Home, output: Output, args: EnvShowArgs) -> 
     let used_by = store.references_to(&stored.name, stored.version).await.map_err(store_error)?;
     let members = members(&store, &version).await?;
     let claims = claims(&version, &members);
-    let (table, names) = (site_table(&claims), whose(&claims));
+    let table = site_table(&claims);
+    let names = whose(&claims, &table);
     let mut object = summary(&stored);
     if let Value::Object(map) = &mut object {
         map.insert("source".to_owned(), json!(stored.source));
@@ -224,24 +225,19 @@ impl NameRow {
 }
 
 /// Who wins each name: the synthetic ones first, as the site table has them.
-fn whose(claims: &[Claim]) -> Vec<NameRow> {
-    let row = |claim: &Claim| {
-        let winner = winner_of(claims, &claim.pattern)?;
+fn whose(claims: &[Claim], table: &[SiteTableEntry]) -> Vec<NameRow> {
+    let row = |(pattern, owner): (&HostPattern, &Name)| {
+        let winner = winner_of(claims, pattern)?;
         Some(NameRow {
-            name: claim.pattern.clone(),
-            claimed_by: claim.owner.clone(),
+            name: pattern.clone(),
+            claimed_by: owner.clone(),
             website: winner.owner.clone(),
             live: winner.kind != ClaimKind::Synthetic,
         })
     };
-    let table = site_table(claims);
-    let of_table = |entry: &SiteTableEntry| {
-        claims.iter().find(|claim| {
-            claim.kind == ClaimKind::Synthetic && claim.owner == entry.website && claim.pattern == entry.pattern
-        })
-    };
+    let synthetic = table.iter().map(|entry| (&entry.pattern, &entry.website));
     let live = claims.iter().filter(|claim| claim.kind != ClaimKind::Synthetic && claim.kind.is_of_website());
-    table.iter().filter_map(of_table).chain(live).filter_map(row).collect()
+    synthetic.chain(live.map(|claim| (&claim.pattern, &claim.owner))).filter_map(row).collect()
 }
 
 /// The stored envs that a multi env names, as far as they are there.

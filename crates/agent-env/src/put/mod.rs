@@ -244,7 +244,8 @@ fn shown(path: &Path) -> String {
     path.strip_prefix(".").unwrap_or(path).display().to_string()
 }
 
-fn parent(path: &Path) -> PathBuf {
+/// The folder that a path is in; here, where it names none.
+pub(crate) fn parent(path: &Path) -> PathBuf {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
         _ => PathBuf::from("."),

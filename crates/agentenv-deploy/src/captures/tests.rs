@@ -100,13 +100,14 @@ fn row_55_links_and_what_else_lies_about_are_not_followed() {
 }
 
 #[test]
-fn a_file_is_opened_to_its_last_whole_record() {
+fn a_file_is_listed_to_its_last_whole_record_and_opened() {
     let (_folder, dir) = deploy(&[2]);
     let path = dir.captures().join("shop/0000000003.pcap");
     fs::write(&path, &pcap(2)[..24 + 20 + 7]).unwrap();
     let open_id = |id: &str| open(&dir, &CaptureId::parse(id).unwrap());
-    assert_eq!(open_id("shop.3.pcap").unwrap().bytes, 24 + 20);
-    assert_eq!(listing(&dir).unwrap().captures[0].state, CaptureState::Damaged);
+    let listed = listing(&dir).unwrap().captures.remove(0);
+    assert_eq!((listed.bytes, listed.state), (24 + 20, CaptureState::Damaged));
+    assert_eq!(open_id("shop.3.pcap").unwrap().metadata().unwrap().len(), 24 + 20 + 7);
     assert!(matches!(open_id("shop.4.pcap"), Err(OpenCaptureError::Unknown)));
     assert!(open_id("tracker.1.pcap").is_err());
 }

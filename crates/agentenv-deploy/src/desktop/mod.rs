@@ -41,7 +41,7 @@ const DISPLAY: &str = ":0";
 const DPI: f64 = 96.0;
 
 /// The programs that a desktop is made of, each with its Debian package.
-pub const PROGRAMS: [(&str, &str); 6] = [
+const PROGRAMS: [(&str, &str); 6] = [
     ("/usr/bin/Xtigervnc", "tigervnc-standalone-server"),
     ("/usr/bin/openbox", "openbox"),
     ("/usr/bin/tint2", "tint2"),
@@ -87,30 +87,23 @@ impl Cookie {
 
     /// The variable that hands it over.
     pub(crate) fn variable(&self) -> (String, SecretString) {
-        let hex: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
-        (COOKIE_VARIABLE.to_owned(), hex.into())
+        (COOKIE_VARIABLE.to_owned(), hex::encode(self.0).into())
     }
 
-    fn parse(hex: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         let mut bytes = [0; 16];
-        if hex.len() != 2 * bytes.len() || !hex.is_ascii() {
-            return None;
-        }
-        for (byte, at) in bytes.iter_mut().zip((0..).step_by(2)) {
-            *byte = u8::from_str_radix(&hex[at..at + 2], 16).ok()?;
-        }
+        hex::decode_to_slice(text, &mut bytes).ok()?;
         Some(Self(bytes))
     }
 }
 
 /// Plans a desktop around its browser: the browser's files and environment, and the desktop's own. The command is the caller's.
-pub(crate) fn launch(spec: &DesktopSpec, browser: &Launch, authority: &str) -> Launch {
-    let mut environment = browser.environment.clone();
+pub(crate) fn launch(spec: &DesktopSpec, browser: Launch, authority: &str) -> Launch {
+    let Launch { command, mut environment, mut etc, .. } = browser;
     environment.retain(|(name, _)| name != "PATH");
     environment.extend(own_environment(spec.scale));
     let session = SessionPlan { width: spec.width, height: spec.height, dpi: (DPI * spec.scale).round() as u32 };
-    let mut etc = browser.etc.clone();
-    etc.extend(files::all(&browser.command, authority));
+    etc.extend(files::all(&command, authority));
     let session = serde_json::to_vec(&session).expect("numbers have a JSON form");
     etc.push((below_etc(PLAN_FILE), session));
     Launch { command: Vec::new(), cwd: HOME.into(), environment, etc }

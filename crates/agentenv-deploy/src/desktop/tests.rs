@@ -9,7 +9,7 @@ fn planned(scale: f64) -> Launch {
     let mut spec = BrowserSpec::forward("127.0.0.1:3128".parse().unwrap(), Viewport { width: 1280, height: 800 });
     spec.desktop = Some(scale);
     let browser = chromium(Path::new("/usr/lib/chromium/chromium"), &spec, PEM, &[]).unwrap();
-    launch(&DesktopSpec { width: 1280, height: 800, scale }, &browser, PEM)
+    launch(&DesktopSpec { width: 1280, height: 800, scale }, browser, PEM)
 }
 
 fn file<'a>(launch: &'a Launch, path: &str) -> &'a str {

@@ -10,24 +10,20 @@ use super::{
     reach::has_reach,
     specs,
 };
-use crate::browser::{BrowserError, Viewport, chromium, find_chromium, font_cache};
+use crate::browser::{BrowserError, Viewport};
 
 /// Makes the sandbox and starts Chromium in it.
 pub(super) async fn start(context: &Context, plan: PlannedBrowser) -> Result<(Machine, BrowserSockets), ControlError> {
     let place = Place::make(context, Kind::Browser, &plan.name, &plan.network).await?;
     let viewport = Viewport { width: plan.viewport.width, height: plan.viewport.height };
-    let launch = find_chromium()
-        .and_then(|found| {
-            chromium(&found, &browser_spec(context, viewport), &place.trusted.beside_public, &font_cache())
-        })
-        .map_err(|error| browser_error(&error, &[]))?;
+    let launch = place.chromium(&browser_spec(context, viewport))?;
     let seat = Seat {
         name: plan.name,
         network: plan.network,
         start_tabs: plan.start_tabs,
         route_sites: true,
         spec: specs::browser(&place.sandbox, &launch, &place.trusted.all),
-        variables: launch.environment.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect(),
+        variables: specs::launch_variables(&launch),
         desk: None,
     };
     Machine::start(context, seat, place).await

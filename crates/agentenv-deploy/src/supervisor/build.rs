@@ -129,7 +129,6 @@ pub(crate) async fn build(prepared: Prepared, down: &Down) -> Result<Arc<Deploy>
     let started: Vec<(Machine, BrowserSockets)> = browsers.into_iter().chain(computers).collect();
     names.check_tabs(&started)?;
     let sites = names.sites(&context, &pods);
-    let denied = Arc::clone(&context.denied);
     let mut machines = Vec::new();
     for (machine, sockets) in started {
         let routed = if machine.routes_sites() { Arc::clone(&names.table) } else { Arc::default() };
@@ -145,7 +144,7 @@ pub(crate) async fn build(prepared: Prepared, down: &Down) -> Result<Arc<Deploy>
     probed?;
     tabs?;
     captured?;
-    denied.probed();
+    context.denied.probed();
     let info = info(&ledger.record(), &plan.warnings, &context, &names, &pods, &machines, &gateway, began);
     let ready = |record: &mut crate::DeployRecord| {
         record.state = DeployState::Ready;
@@ -154,7 +153,7 @@ pub(crate) async fn build(prepared: Prepared, down: &Down) -> Result<Arc<Deploy>
     };
     ledger.change(ready).map_err(|error| ControlError::infrastructure(error.to_string()))?;
     context.captures.keep(&ledger);
-    let deploy = Arc::new(Deploy::new(context, info, pods, machines, sites, gateway, denied));
+    let deploy = Arc::new(Deploy::new(context, info, pods, machines, sites, gateway));
     // Last: whoever finds the socket finds a deploy that is ready.
     let control = control::bind(&deploy.context.dir)
         .map_err(|error| ControlError::infrastructure(format!("control.sock cannot be made: {error}")))?;

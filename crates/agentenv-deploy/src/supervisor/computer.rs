@@ -1,3 +1,4 @@
+    context.dialer.add(Upstream::Vnc { computer: plan.name.clone() }, place.sockets.clone(), VNC_PORT);
 //! A computer: a desktop with Chromium on it (BR-3).
 
 use std::sync::Arc;
@@ -7,14 +8,13 @@ use agentenv_net::{BrowserSockets, Upstream};
 use agentenv_protocol::{ExitCode, SandboxName, control::ControlError};
 
 use super::{
-    browser::browser_error,
     build::Context,
     machine::{Desk, Kind, Machine, Place, Seat, browser_spec},
     screen::Screen,
     specs,
 };
 use crate::{
-    browser::{Viewport, chromium, find_chromium, font_cache},
+    browser::Viewport,
     desktop::{self, DesktopSpec, VNC_PORT},
 };
 
@@ -28,11 +28,7 @@ pub(super) async fn start(context: &Context, plan: PlannedComputer) -> Result<(M
     let mut browser = browser_spec(context, Viewport { width: drawn.width, height: drawn.height });
     browser.desktop = Some(settings.scale);
     (browser.language, browser.time_zone) = (settings.language, settings.time_zone);
-    let browser = find_chromium()
-        .and_then(|found| chromium(&found, &browser, &place.trusted.beside_public, &font_cache()))
-        .map_err(|error| browser_error(&error, &[]))?;
-    let launch = desktop::launch(&drawn, &browser, context.authority().await?.ca_pem());
-    context.dialer.add(Upstream::Vnc { computer: plan.name.clone() }, place.sockets.clone(), VNC_PORT);
+    let launch = desktop::launch(&drawn, place.chromium(&browser)?, context.authority().await?.ca_pem());
     let seat = Seat {
         spec: specs::computer(&place.sandbox, &launch, &place.trusted.all, &context.host),
         variables: specs::computer_variables(&launch),

@@ -92,6 +92,11 @@ fn is_owner(stream: &UnixStream) -> bool {
     stream.peer_cred().is_ok_and(|peer| peer.uid() == own || peer.uid() == 0)
 }
 
+/// The answer of a route in which a website has a part: what it says of an error may hold what nothing shows.
+fn answer<T>(deploy: &Deploy, result: Result<T, ControlError>) -> Answer<T> {
+    result.map(Json).map_err(|error| Failed(deploy.context.mask.error(error)))
+}
+
 async fn status(State(deploy): State<Arc<Deploy>>) -> Answer<DeployStatus> {
     Ok(Json(deploy.status()))
 }
@@ -101,23 +106,22 @@ async fn denied(State(deploy): State<Arc<Deploy>>) -> Answer<Vec<DeniedEntry>> {
 }
 
 async fn load(State(deploy): State<Arc<Deploy>>, Json(request): Json<LoadRequest>) -> Answer<Value> {
-    deploy.load(request).await.map_err(|error| deploy.context.mask.error(error))?;
-    Ok(Json(json!({})))
+    answer(&deploy, deploy.load(request).await.map(|()| json!({})))
 }
 
 async fn data(
     State(deploy): State<Arc<Deploy>>,
     Json(request): Json<GetRequest>,
 ) -> Answer<agentenv_protocol::DataReply> {
-    Ok(Json(deploy.data(request).await.map_err(|error| deploy.context.mask.error(error))?))
+    answer(&deploy, deploy.data(request).await)
 }
 
 async fn sign_in(State(deploy): State<Arc<Deploy>>, Json(request): Json<SignInRequest>) -> Answer<SignInReport> {
-    Ok(Json(deploy.sign_in(request).await.map_err(|error| deploy.context.mask.error(error))?))
+    answer(&deploy, deploy.sign_in(request).await)
 }
 
 async fn reset(State(deploy): State<Arc<Deploy>>) -> Answer<ResetReport> {
-    Ok(Json(deploy.reset().await.map_err(|error| deploy.context.mask.error(error))?))
+    answer(&deploy, deploy.reset().await)
 }
 
 async fn close(State(deploy): State<Arc<Deploy>>, Json(request): Json<CloseRequest>) -> Answer<Value> {

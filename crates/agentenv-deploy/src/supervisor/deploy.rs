@@ -33,7 +33,7 @@ use super::{
     sockets::Sockets,
     specs,
 };
-use crate::{DeployDir, denied::Denied, names};
+use crate::{DeployDir, names};
 
 /// How long those who asked for the end may take to read the answer.
 const FAREWELL_LIMIT: Duration = Duration::from_secs(1);
@@ -52,7 +52,6 @@ pub(crate) struct Deploy {
     pub(super) machines: Vec<Machine>,
     pub(super) sites: Arc<Sites>,
     pub(super) gateway: Gateway,
-    denied: Arc<Denied>,
     pub(super) resets: AtomicU64,
     /// Held by what must not run beside itself: reset and sign-in.
     pub(super) turn: tokio::sync::Mutex<()>,
@@ -66,7 +65,6 @@ impl Deploy {
         mut machines: Vec<Machine>,
         sites: Arc<Sites>,
         gateway: Gateway,
-        denied: Arc<Denied>,
     ) -> Self {
         machines.sort_by(|a, b| (a.kind(), a.name()).cmp(&(b.kind(), b.name())));
         Self {
@@ -76,7 +74,6 @@ impl Deploy {
             machines,
             sites,
             gateway,
-            denied,
             resets: AtomicU64::new(0),
             turn: tokio::sync::Mutex::default(),
         }
@@ -87,7 +84,7 @@ impl Deploy {
     }
 
     pub(crate) fn denied(&self) -> Vec<DeniedEntry> {
-        self.denied.entries()
+        self.context.denied.entries()
     }
 
     pub(crate) fn status(&self) -> DeployStatus {

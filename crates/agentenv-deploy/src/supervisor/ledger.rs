@@ -23,9 +23,7 @@ impl Ledger {
     /// Changes the record, and writes it where that changed anything. Blocks on the disk.
     pub(crate) fn change(&self, change: impl FnOnce(&mut DeployRecord)) -> Result<(), RecordError> {
         let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = record.clone();
-        change(&mut record);
-        if *record == before { Ok(()) } else { self.dir.save(&record) }
+        self.dir.change(&mut record, change)
     }
 
     /// As [`Ledger::change`], for changes that nobody waits for.

@@ -1,3 +1,7 @@
+    pub(crate) fn spec(&self) -> &ServiceSpec {
+        &self.seat.spec
+    }
+
 //! What an agent works at: a browser alone or a computer. Either is one sandbox that stays the same through resets, and a Chromium in
 //! it that does not.
 
@@ -24,7 +28,7 @@ use super::{
     specs,
 };
 use crate::{
-    browser::{Browser, BrowserError, BrowserSpec, Proxy, Viewport},
+    browser::{Browser, BrowserError, BrowserSpec, Launch, Proxy, Viewport, chromium, find_chromium, font_cache},
     desktop::Cookie,
     logs::ServiceLog,
     sandbox_net::{DEVTOOLS, FORWARD_PORT},
@@ -88,6 +92,13 @@ impl Place {
         context.dialer.add(Upstream::DevTools { browser: name.clone() }, sockets.clone(), DEVTOOLS);
         let trusted = Trusted::of(context, network, context.authority().await?.ca_pem());
         Ok(Self { sandbox, sockets, trusted, listeners })
+    }
+
+    /// Plans its Chromium.
+    pub(super) fn chromium(&self, spec: &BrowserSpec) -> Result<Launch, ControlError> {
+        find_chromium()
+            .and_then(|found| chromium(&found, spec, &self.trusted.beside_public, &font_cache()))
+            .map_err(|error| browser_error(&error, &[]))
     }
 }
 
@@ -227,10 +238,6 @@ impl Machine {
 
     pub(crate) fn routes_sites(&self) -> bool {
         self.seat.route_sites
-    }
-
-    pub(crate) fn spec(&self) -> &ServiceSpec {
-        &self.seat.spec
     }
 
     pub(crate) fn sandbox(&self) -> &SandboxName {

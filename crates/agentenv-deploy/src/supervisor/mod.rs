@@ -37,7 +37,7 @@ use std::{
     time::Duration,
 };
 
-use agentenv_model::{Plan, Values, hidden_computer_values, hidden_values};
+use agentenv_model::Values;
 use agentenv_protocol::control::{ControlError, DeployState};
 use agentenv_sandbox::{Spawner, liveness::DeployLock, process};
 use tokio::{io::AsyncReadExt as _, net::unix::pipe, signal::unix::SignalKind};
@@ -162,7 +162,8 @@ fn prepare(
     let values = input.take_values();
     let filter = tracing_subscriber::EnvFilter::try_from_env("AGENTENV_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,hyper=error"));
-    let mask = mask_of(&input.plan, &values).and(input.host.secrets());
+    // What no log, error or answer of the deploy may show.
+    let mask = Mask::of(input.plan.hidden_values(&values)).and(input.host.secrets());
     let log = ServiceLog::new(&dir.logs(), "supervisor", mask.clone());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || log.clone()).with_ansi(false).init();
     let lock = DeployLock::acquire(&dir.lock())
@@ -174,12 +175,6 @@ fn prepare(
     }
     let ledger = Arc::new(Ledger::new(dir.clone(), record));
     Ok((Prepared { dir, ledger, input, values, mask, spawner, starter }, lock))
-}
-
-/// What no log, error or answer of the deploy may show.
-fn mask_of(plan: &Plan, values: &Values) -> Mask {
-    let websites = plan.websites.iter().flat_map(|website| hidden_values(website, values));
-    Mask::of(websites.chain(plan.computers.iter().flat_map(|computer| hidden_computer_values(computer, values))))
 }
 
 fn run(prepared: Prepared, starter_gone: OwnedFd, lock: DeployLock) -> Result<(), ControlError> {

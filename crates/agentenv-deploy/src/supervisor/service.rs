@@ -19,14 +19,31 @@ use tokio::{
 use super::sockets::Sockets;
 use crate::logs::ServiceLog;
 
-/// Starts again within [`RESTART_WINDOW`] before the service is failed.
-const RESTART_LIMIT: usize = 3;
+/// Starts again within [`RESTART_WINDOW`] before what dies again is failed.
+pub(crate) const RESTART_LIMIT: usize = 3;
 /// See [`RESTART_LIMIT`].
 const RESTART_WINDOW: Duration = Duration::from_secs(60);
 /// What a service gets between TERM and KILL: its data is thrown away, so there is little to put in order.
 const TERM_GRACE: Duration = Duration::from_millis(300);
 /// Between two looks at a service whose end can't be waited for.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// When something was started again lately.
+#[derive(Default)]
+pub(crate) struct Restarts(Vec<Instant>);
+
+impl Restarts {
+    /// Whether it may be started again now; then that counts.
+    pub(crate) fn another(&mut self) -> bool {
+        let now = Instant::now();
+        self.0.retain(|start| now.duration_since(*start) < RESTART_WINDOW);
+        let may = self.0.len() < RESTART_LIMIT;
+        if may {
+            self.0.push(now);
+        }
+        may
+    }
+}
 
 /// How to start one service.
 pub(crate) struct Recipe {
@@ -162,7 +179,7 @@ async fn keep(
     mut stop: watch::Receiver<Stop>,
     current: Arc<Mutex<Option<Arc<Service>>>>,
 ) {
-    let mut starts = Vec::new();
+    let mut budget = Restarts::default();
     let mut restarts = 0;
     loop {
         let exit = tokio::select! {
@@ -177,10 +194,7 @@ async fn keep(
         *current.lock().await = None;
         let mut reason = format!("it {}", described(exit));
         recipe.log.write(&format!("agent-env: {} {}", recipe.spec.name, described(exit)));
-        let now = Instant::now();
-        starts.retain(|start: &Instant| now.duration_since(*start) < RESTART_WINDOW);
-        if recipe.restarts && starts.len() < RESTART_LIMIT {
-            starts.push(now);
+        if recipe.restarts && budget.another() {
             restarts += 1;
             match launch(&recipe, None).await {
                 Ok(next) => {

@@ -163,10 +163,15 @@ pub(crate) fn computer(name: &SandboxName, launch: &Launch, authorities: &str, h
     }
 }
 
+/// The variables of what is launched.
+pub(crate) fn launch_variables(launch: &Launch) -> Variables {
+    launch.environment.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect()
+}
+
 /// The variables that every program of a computer gets, but for those of its settings.
 pub(crate) fn computer_variables(launch: &Launch) -> Variables {
-    let own = launch.environment.iter().map(|(name, value)| (name.clone(), value.as_str().into()));
-    own.chain(TRUST.map(|(name, value)| (name.to_owned(), value.into()))).collect()
+    let trust = TRUST.map(|(name, value)| (name.to_owned(), value.into()));
+    launch_variables(launch).into_iter().chain(trust).collect()
 }
 
 /// What programs without a proxy setting need: the placed name server, and whom they trust, in PEM. In a browser's sandbox that is the

@@ -17,8 +17,8 @@ pub(super) struct Patterns {
     pub(super) written: usize,
     /// Where the first one is.
     pub(super) first: Option<Place>,
-    /// Whether they are known at all.
-    pub(super) known: bool,
+    /// The expression that could not be read, and was needed.
+    pub(super) unknown: Option<(String, Place)>,
 }
 
 /// Whether a site is live.
@@ -67,29 +67,23 @@ pub(super) fn check_name(reader: &mut Reader<'_>, given: &Name, at: &Place, decl
 
 /// Whether the site is live.
 pub(super) fn live(reader: &mut Reader<'_>, given: Option<At<bool>>, declaration: Option<&Declaration>) -> Live {
-    let source = declaration.map(|declaration| (&declaration.live, &declaration.place));
-    match (given, source) {
-        (Some(At { value, place }), source) => {
-            let declared = source.and_then(|(live, whole)| match live {
-                Declared::LeftOut(live) => Some((*live, whole)),
-                Declared::Written { value, place } => Some((*value, place)),
-                Declared::Unknown { .. } => None,
-            });
-            if let Some((declared, source)) = declared.filter(|(declared, _)| *declared != value) {
-                contradicts(reader, "live", &value, &place, &declared, source);
-                // Neither is right: the rules that hang on it would only repeat it.
-                return Live { value: None, place };
-            }
-            Live { value: Some(value), place }
+    let known = declaration.and_then(|declaration| declaration.live.known(&declaration.place));
+    if let Some(At { value, place }) = given {
+        if let Some((declared, source)) = known.filter(|(declared, _)| **declared != value) {
+            contradicts(reader, "live", &value, &place, declared, source);
+            // Neither is right: the rules that hang on it would only repeat it.
+            return Live { value: None, place };
         }
-        (None, None) => Live { value: Some(false), place: reader.start() },
-        (None, Some((Declared::LeftOut(value), place))) => Live { value: Some(*value), place: place.clone() },
-        (None, Some((Declared::Written { value, place }, _))) => Live { value: Some(*value), place: place.clone() },
-        (None, Some((Declared::Unknown { expression, place }, _))) => {
-            let message = format!("`live` is `{expression}`, which has to be run to be known");
-            reader.problem(place.clone(), message, "say it with `--live` or `--no-live`, or as `live` in env.toml");
-            Live { value: None, place: place.clone() }
-        }
+        return Live { value: Some(value), place };
+    }
+    if let Some(Declared::Unknown { expression, place }) = declaration.map(|declaration| &declaration.live) {
+        let message = format!("`live` is `{expression}`, which has to be run to be known");
+        reader.problem(place.clone(), message, "say it with `--live` or `--no-live`, or as `live` in env.toml");
+        return Live { value: None, place: place.clone() };
+    }
+    match known {
+        Some((value, place)) => Live { value: Some(*value), place: place.clone() },
+        None => Live { value: Some(false), place: reader.start() },
     }
 }
 
@@ -103,12 +97,12 @@ pub(super) fn domains(
     // A declaration without domains is one that rustc refuses.
     let declared =
         declaration.map(|declaration| &declaration.domains).filter(|field| !matches!(field, Declared::LeftOut(_)));
-    let taken = patterns(reader, "domains", given, declared, declaration);
-    if let (Some((expression, place)), Some(true)) = (&taken.unknown, live) {
+    let domains = patterns(reader, "domains", given, declared, declaration);
+    if let (Some((expression, place)), Some(true)) = (&domains.unknown, live) {
         let message = format!("`domains` of a live site is `{expression}`, which has to be run to be known");
         reader.problem(place.clone(), message, "say them with `--domain`, or as `domains` in env.toml");
     }
-    taken.patterns
+    domains
 }
 
 /// Further hosts of a live site. Unknown ones are none, and the card that has some is refused at deploy.
@@ -118,21 +112,15 @@ pub(super) fn allow_hosts(
     declaration: Option<&Declaration>,
     live: Option<bool>,
 ) -> Patterns {
-    let taken =
+    let hosts =
         patterns(reader, "allow_hosts", given, declaration.map(|declaration| &declaration.allow_hosts), declaration);
-    if let (Some((expression, place)), Some(true)) = (&taken.unknown, live) {
+    if let (Some((expression, place)), Some(true)) = (&hosts.unknown, live) {
         reader.warn(format!(
             "`allow_hosts` is `{expression}` at {place}, which has to be run to be known: none are stored, and a card \
              that has some will be refused; say them with `--allow-host`"
         ));
     }
-    taken.patterns
-}
-
-struct Taken {
-    patterns: Patterns,
-    /// The expression that could not be read, and was needed.
-    unknown: Option<(String, Place)>,
+    hosts
 }
 
 fn patterns(
@@ -141,13 +129,8 @@ fn patterns(
     given: Option<At<Patterns>>,
     declared: Option<&Declared<Vec<HostPattern>>>,
     declaration: Option<&Declaration>,
-) -> Taken {
-    let whole = declaration.map(|declaration| &declaration.place);
-    let known = match declared {
-        Some(Declared::LeftOut(value)) => whole.map(|place| (value, place)),
-        Some(Declared::Written { value, place }) => Some((value, place)),
-        Some(Declared::Unknown { .. }) | None => None,
-    };
+) -> Patterns {
+    let known = declared.zip(declaration).and_then(|(field, declaration)| field.known(&declaration.place));
     if let Some(At { value: given, place }) = given {
         // What is none of a given list was told already.
         if let Some((declared, source)) = known
@@ -157,16 +140,15 @@ fn patterns(
             let given = shown(&given.patterns);
             contradicts(reader, key, &given, &place, &shown(declared), source);
         }
-        return Taken { patterns: given, unknown: None };
+        return given;
     }
     let unknown = match declared {
         Some(Declared::Unknown { expression, place }) => Some((expression.clone(), place.clone())),
         _ => None,
     };
-    let value = known.map(|(value, _)| value.clone()).unwrap_or_default();
+    let patterns = known.map(|(value, _)| value.clone()).unwrap_or_default();
     let first = known.filter(|(value, _)| !value.is_empty()).map(|(_, place)| place.clone());
-    let patterns = Patterns { written: value.len(), patterns: value, first, known: unknown.is_none() };
-    Taken { patterns, unknown }
+    Patterns { written: patterns.len(), patterns, first, unknown }
 }
 
 fn set(patterns: &[HostPattern]) -> BTreeSet<String> {

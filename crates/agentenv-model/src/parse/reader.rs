@@ -7,7 +7,7 @@ use toml_edit::{Array, Item, Table, TableLike, Value};
 
 use crate::{
     Place, Problem,
-    problem::{did_you_mean, listed},
+    problem::{bad_name, bad_pattern, did_you_mean, listed},
 };
 
 /// The longest value that a message shows whole.
@@ -189,14 +189,11 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn name(&mut self, text: &str, what: &str, place: Place) -> Option<Name> {
-        match Name::parse(text) {
-            Ok(name) => Some(name),
-            Err(_) => {
-                let hint = "accepted: lower-case letters, digits and `-`, a letter first, 63 characters at most";
-                self.problem(place, format!("{what} is \"{}\"", text.escape_default()), hint);
-                None
-            }
+        let name = Name::parse(text).ok();
+        if name.is_none() {
+            self.problems.push(bad_name(place, what, text));
         }
+        name
     }
 
     /// Host patterns; a bad one or one that is there twice is noted and left out.
@@ -208,10 +205,7 @@ impl<'a> Reader<'a> {
                     self.problem(place, format!("`{path}` has `{pattern}` twice"), "accepted: each once");
                 }
                 Ok(pattern) => patterns.push(pattern),
-                Err(error) => {
-                    let hint = "accepted: a host name such as `shop.test`, or `*.shop.test` for every name below it";
-                    self.problem(place, format!("`{path}` has \"{}\": {error}", text.escape_default()), hint);
-                }
+                Err(error) => self.problems.push(bad_pattern(place, path, &text, &error)),
             }
         }
         patterns

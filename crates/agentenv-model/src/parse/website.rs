@@ -37,7 +37,7 @@ pub(super) fn read(
     let domains = declared::domains(reader, given, declaration, live.value);
     let given = given_patterns(reader, "allow_hosts", allow_hosts_at.as_ref(), &flags.allow_hosts, "--allow-host");
     let allow_hosts = declared::allow_hosts(reader, given, declaration, live.value);
-    if live.value == Some(true) && domains.written == 0 && domains.known {
+    if live.value == Some(true) && domains.written == 0 && domains.unknown.is_none() {
         let message = "the site is live and has no domains";
         reader.problem(live.place, message, "accepted: the real site's names, such as `domains = [\"github.com\"]`");
     }
@@ -75,7 +75,7 @@ fn given_patterns(
         }
     };
     let (written, first) = (texts.len(), texts.first().map(|text| text.place.clone()));
-    Some(At { value: Patterns { patterns: reader.patterns(key, texts), written, first, known: true }, place })
+    Some(At { value: Patterns { patterns: reader.patterns(key, texts), written, first, unknown: None }, place })
 }
 
 fn source(reader: &mut Reader<'_>, root: &mut Section<'_>, flags: &Flags, live: bool) -> Option<WebsiteSource> {

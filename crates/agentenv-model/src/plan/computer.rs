@@ -8,9 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::settings::{missing, resolved};
-use crate::{
-    EnvVersion, Place, Problem, Problems, Reach, Reference, SettingName, SettingValue, Size, StartTab, Values,
-};
+use crate::{EnvVersion, Place, Problem, Problems, Reach, SettingName, SettingValue, Size, StartTab, Values};
 
 /// One computer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -111,16 +109,6 @@ pub fn computer_settings(computer: &PlannedComputer, values: &Values) -> Result<
         }
     }
     Problems::check(settings, problems)
-}
-
-/// The values of a computer's settings that nothing may show.
-pub fn hidden_computer_values(computer: &PlannedComputer, values: &Values) -> Vec<SecretString> {
-    let hidden = |(name, value): (&SettingName, &SettingValue)| match value {
-        SettingValue::Reference(reference @ Reference::Secret { .. }) => values.get(reference).cloned(),
-        SettingValue::Reference(reference) if computer.secret_settings.contains(name) => values.get(reference).cloned(),
-        _ => None,
-    };
-    computer.settings.iter().filter_map(hidden).collect()
 }
 
 fn text_of(value: &Value) -> String {

@@ -8,8 +8,7 @@ use super::{
 };
 use crate::{
     BrowserSpec, Claim, ComputerSpec, EnvSpec, EnvVersion, FrontendSpec, Member, NetworkSpec, Place, Problem, Problems,
-    Reach, Reference, ServiceSpec, SettingValue, WebsiteSource, WebsiteSpec, check_claims, claims_of,
-    claims_of_computer, live_hosts,
+    Reference, ServiceSpec, SettingValue, WebsiteSource, WebsiteSpec, check_claims, live_hosts,
     multi::{conflict, unclaimed},
     reach, site_reach, site_table, unclaimed_tabs, website_names,
 };
@@ -19,12 +18,7 @@ const FIRST_STATIC_PORT: u16 = 8080;
 
 /// Plans a deploy, or says everything that is in its way.
 pub fn plan(input: &PlanInput) -> Result<Plan, Problems> {
-    let mut planning = Planning {
-        abilities: &input.abilities,
-        problems: Vec::new(),
-        claims: Vec::new(),
-        networks: Networks::default(),
-    };
+    let mut planning = Planning { abilities: &input.abilities, problems: Vec::new(), claims: claims(input) };
     let mut plan = Plan {
         env: input.env.name.clone(),
         version: input.env.version,
@@ -69,21 +63,25 @@ fn find<'a>(members: &'a [EnvVersion], member: &Member) -> Option<&'a EnvVersion
     members.iter().find(|env| env.name == member.env && member.version.is_none_or(|version| version == env.version))
 }
 
+/// Every claim of the deploy, in the order of its members.
+fn claims(input: &PlanInput) -> Vec<Claim> {
+    match &input.env.spec {
+        EnvSpec::Multi(multi) => {
+            let found = multi.members().filter_map(|member| Some((member, find(&input.members, member)?)));
+            found.flat_map(|(member, env)| env.spec.claims(&member.name)).collect()
+        }
+        alone => alone.claims(&input.env.name),
+    }
+}
+
 struct Planning<'a> {
     abilities: &'a Abilities,
     problems: Vec<Problem>,
+    /// Every one, before the first member is planned: who reaches what depends on all of them.
     claims: Vec<Claim>,
-    networks: Networks<'a>,
 }
 
-/// Of the plan's browsers and computers, in their order.
-#[derive(Default)]
-struct Networks<'a> {
-    browsers: Vec<&'a NetworkSpec>,
-    computers: Vec<&'a NetworkSpec>,
-}
-
-impl<'a> Planning<'a> {
+impl Planning<'_> {
     fn refuse(&mut self, env: &Name, message: impl Into<String>, hint: impl Into<String>) {
         self.problems.push(Problem::new(Place::Env(env.clone()), message, hint));
     }
@@ -94,7 +92,7 @@ impl<'a> Planning<'a> {
         self.refuse(env, message, hint);
     }
 
-    fn add(&mut self, plan: &mut Plan, name: &Name, env: &'a EnvVersion) {
+    fn add(&mut self, plan: &mut Plan, name: &Name, env: &EnvVersion) {
         let version = (env.name.clone(), env.version);
         if !plan.versions.contains(&version) {
             plan.versions.push(version);
@@ -114,7 +112,6 @@ impl<'a> Planning<'a> {
             self.lacks(&env.name, "it is a live site", "deploy it with `--provider sandbox`");
         }
         self.check_references(env, site.settings.values());
-        self.claims.extend(claims_of(name, site.live, &site.domains, &site.allow_hosts));
         let services = match &site.source {
             WebsiteSource::Image(image) => {
                 if !self.abilities.images {
@@ -146,36 +143,31 @@ impl<'a> Planning<'a> {
         })
     }
 
-    fn browser(&mut self, name: &Name, env: &EnvVersion, browser: &'a BrowserSpec) -> PlannedBrowser {
+    fn browser(&mut self, name: &Name, env: &EnvVersion, browser: &BrowserSpec) -> PlannedBrowser {
         self.check_network(env, &browser.network);
-        self.networks.browsers.push(&browser.network);
         PlannedBrowser {
             name: name.clone(),
             env: env.name.clone(),
             version: env.version,
             start_tabs: browser.start_tabs.clone(),
-            // Known when every claim is.
-            network: Reach::Hosts(Vec::new()),
+            network: reach(&browser.network, &self.claims),
             viewport: browser.viewport,
         }
     }
 
-    fn computer(&mut self, name: &Name, env: &EnvVersion, computer: &'a ComputerSpec) -> PlannedComputer {
-        self.claims.extend(claims_of_computer(name, computer));
+    fn computer(&mut self, name: &Name, env: &EnvVersion, computer: &ComputerSpec) -> PlannedComputer {
         if !self.abilities.computers {
             self.lacks(&env.name, "it is a computer", "deploy it with `--provider sandbox`");
         }
         self.check_network(env, &computer.network);
         self.check_references(env, computer.settings.values());
         self.problems.extend(computer::refusals(env, &computer.settings));
-        self.networks.computers.push(&computer.network);
         PlannedComputer {
             name: name.clone(),
             env: env.name.clone(),
             version: env.version,
             start_tabs: computer.start_tabs.clone(),
-            // Known when every claim is.
-            network: Reach::Hosts(Vec::new()),
+            network: reach(&computer.network, &self.claims),
             route_sites: computer.route_sites,
             resolution: computer.resolution,
             settings: computer.settings.clone(),
@@ -205,18 +197,12 @@ impl<'a> Planning<'a> {
         }
     }
 
-    /// What needs every claim: who answers a name, and what is reached on the real network.
+    /// Who answers a name, and which names are the real sites'.
     fn route(&self, plan: &mut Plan) {
         plan.site_table = site_table(&self.claims);
         let live = live_hosts(&self.claims);
         plan.warnings.extend(live.warnings());
         plan.live_hosts = live.hosts;
-        for (browser, network) in plan.browsers.iter_mut().zip(&self.networks.browsers) {
-            browser.network = reach(network, &self.claims);
-        }
-        for (computer, network) in plan.computers.iter_mut().zip(&self.networks.computers) {
-            computer.network = reach(network, &self.claims);
-        }
     }
 
     /// Claims, and start tabs where every site has names already; both again at deploy, with the cards' names.

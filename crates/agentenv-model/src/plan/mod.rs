@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::{EnvVersion, Reach, SettingName, SettingValue, Size, StartTab};
 
 pub use captures::CaptureOptions;
-pub use computer::{ComputerSettings, PlannedComputer, computer_settings, hidden_computer_values};
+pub use computer::{ComputerSettings, PlannedComputer, computer_settings};
 pub use make::plan;
 pub use settings::{hidden_values, resolve_settings};
 

@@ -1,5 +1,7 @@
 //! References to values, while the environment of a server is being written (ENV-7, LIVE-3).
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use agentenv_protocol::Name;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Map, Value};
@@ -22,6 +24,33 @@ impl Plan {
         references.dedup();
         references
     }
+
+    /// The values of its settings that nothing may show.
+    pub fn hidden_values(&self, values: &Values) -> Vec<SecretString> {
+        let websites = self.websites.iter().flat_map(PlannedWebsite::secret_references);
+        let computers = self.computers.iter();
+        let computers = computers.flat_map(|computer| secret_references(&computer.settings, &computer.secret_settings));
+        websites.chain(computers).filter_map(|reference| values.get(reference).cloned()).collect()
+    }
+}
+
+impl PlannedWebsite {
+    /// What its settings refer to that nothing may show.
+    pub fn secret_references(&self) -> impl Iterator<Item = &Reference> {
+        secret_references(&self.settings, &self.secret_settings)
+    }
+}
+
+/// What the secret ones of these settings refer to, and every reference to a stored secret.
+fn secret_references<'a>(
+    settings: &'a BTreeMap<SettingName, SettingValue>,
+    secret: &'a BTreeSet<SettingName>,
+) -> impl Iterator<Item = &'a Reference> {
+    settings.iter().filter_map(|(name, value)| match value {
+        SettingValue::Reference(reference @ Reference::Secret { .. }) => Some(reference),
+        SettingValue::Reference(reference) if secret.contains(name) => Some(reference),
+        _ => None,
+    })
 }
 
 /// The value of `AGENTENV_WEBSITE_SETTINGS` for a website's server: one line of JSON. What is missing is named by setting and
@@ -49,12 +78,7 @@ pub fn resolve_settings(website: &PlannedWebsite, values: &Values) -> Result<Sec
 
 /// The values of a website's settings that nothing may show: those of secret settings, and whatever is a stored secret.
 pub fn hidden_values(website: &PlannedWebsite, values: &Values) -> Vec<SecretString> {
-    let hidden = |(name, value): (&SettingName, &SettingValue)| match value {
-        SettingValue::Reference(reference @ Reference::Secret { .. }) => values.get(reference).cloned(),
-        SettingValue::Reference(reference) if website.secret_settings.contains(name) => values.get(reference).cloned(),
-        _ => None,
-    };
-    website.settings.iter().filter_map(hidden).collect()
+    website.secret_references().filter_map(|reference| values.get(reference).cloned()).collect()
 }
 
 pub(super) fn resolved(reference: &Reference, values: &Values) -> Option<String> {

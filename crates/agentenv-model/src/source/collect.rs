@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use syn::{
-    Attribute, Expr, Item, ItemImpl, ItemStruct, Meta, Token, Type, UseTree, punctuated::Punctuated, spanned::Spanned,
+    Attribute, Expr, ExprLit, Item, ItemImpl, ItemStruct, Lit, Meta, MetaNameValue, Token, Type, UseTree,
+    punctuated::Punctuated, spanned::Spanned,
 };
 
 use super::{RustPackage, tokens};
@@ -296,16 +297,11 @@ fn is_not_test(attribute: &Attribute) -> bool {
 }
 
 fn named_path(attributes: &[Attribute]) -> Option<String> {
-    attributes.iter().filter(|attribute| attribute.path().is_ident("path")).find_map(|attribute| {
-        match &attribute.meta {
-            Meta::NameValue(pair) => match &pair.value {
-                Expr::Lit(literal) => match &literal.lit {
-                    syn::Lit::Str(text) => Some(text.value()),
-                    _ => None,
-                },
-                _ => None,
-            },
-            _ => None,
+    let mut named = attributes.iter().filter(|attribute| attribute.path().is_ident("path"));
+    named.find_map(|attribute| match &attribute.meta {
+        Meta::NameValue(MetaNameValue { value: Expr::Lit(ExprLit { lit: Lit::Str(text), .. }), .. }) => {
+            Some(text.value())
         }
+        _ => None,
     })
 }

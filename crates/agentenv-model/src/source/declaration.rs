@@ -9,7 +9,10 @@ use super::{
     resolve::{Found, MAX_STEPS},
     settings,
 };
-use crate::{Place, Problem};
+use crate::{
+    Place, Problem,
+    problem::{bad_name, bad_pattern},
+};
 
 /// The longest expression that a message shows whole.
 const MAX_SHOWN_CHARS: usize = 60;
@@ -31,21 +34,15 @@ pub(super) fn read(source: &Source<'_>, site: &Site, problems: &mut Vec<Problem>
                 },
             },
             Some(value) => {
-                let parse = |text: &(String, Place), problems: &mut Vec<Problem>| match Name::parse(&text.0) {
-                    Ok(name) => Some(name),
-                    Err(_) => {
-                        let hint =
-                            "accepted: lower-case letters, digits and `-`, a letter first, 63 characters at most";
-                        problems.push(Problem::new(
-                            text.1.clone(),
-                            format!("`name` is \"{}\"", text.0.escape_default()),
-                            hint,
-                        ));
-                        None
-                    }
-                };
                 let text = reading.text(site.module, value, MAX_STEPS);
-                reading.declared(value, text.and_then(|text| parse(&text, problems)))
+                let name = text.and_then(|(text, place)| {
+                    let name = Name::parse(&text).ok();
+                    if name.is_none() {
+                        problems.push(bad_name(place, "`name`", &text));
+                    }
+                    name
+                });
+                reading.declared(value, name)
             }
         },
         domains: match field("domains") {
@@ -54,7 +51,7 @@ pub(super) fn read(source: &Source<'_>, site: &Site, problems: &mut Vec<Problem>
         },
         live: match field("live") {
             None => Declared::LeftOut(false),
-            Some(value) => reading.declared(value, reading.boolean(site.module, value, MAX_STEPS)),
+            Some(value) => reading.declared(value, reading.boolean(value)),
         },
         allow_hosts: match field("allow_hosts") {
             None => Declared::LeftOut(Vec::new()),
@@ -117,29 +114,28 @@ impl Reading<'_, '_> {
         }
     }
 
-    fn boolean(&self, module: usize, expression: &Expr, steps: usize) -> Option<bool> {
+    /// The literal that an expression is, there or as a constant, and its module.
+    fn literal<'e>(&'e self, module: usize, expression: &'e Expr, steps: usize) -> Option<(usize, &'e Lit)> {
         match bare(expression) {
-            Expr::Lit(literal) => match &literal.lit {
-                Lit::Bool(value) => Some(value.value),
-                _ => None,
-            },
+            Expr::Lit(literal) => Some((module, &literal.lit)),
             other => {
                 let (module, value) = self.constant(module, other)?;
-                self.boolean(module, value, steps.checked_sub(1)?)
+                self.literal(module, value, steps.checked_sub(1)?)
             }
         }
     }
 
+    fn boolean(&self, expression: &Expr) -> Option<bool> {
+        match self.literal(self.module, expression, MAX_STEPS)? {
+            (_, Lit::Bool(value)) => Some(value.value),
+            _ => None,
+        }
+    }
+
     fn text(&self, module: usize, expression: &Expr, steps: usize) -> Option<(String, Place)> {
-        match bare(expression) {
-            Expr::Lit(literal) => match &literal.lit {
-                Lit::Str(text) => Some((text.value(), self.source.place(module, text))),
-                _ => None,
-            },
-            other => {
-                let (module, value) = self.constant(module, other)?;
-                self.text(module, value, steps.checked_sub(1)?)
-            }
+        match self.literal(module, expression, steps)? {
+            (module, Lit::Str(text)) => Some((text.value(), self.source.place(module, text))),
+            _ => None,
         }
     }
 
@@ -160,11 +156,7 @@ impl Reading<'_, '_> {
             match HostPattern::parse(&text) {
                 Ok(pattern) if patterns.contains(&pattern) => {}
                 Ok(pattern) => patterns.push(pattern),
-                Err(error) => {
-                    let hint = "accepted: a host name such as `shop.test`, or `*.shop.test` for every name below it";
-                    let message = format!("`{key}` has \"{}\": {error}", text.escape_default());
-                    problems.push(Problem::new(place, message, hint));
-                }
+                Err(error) => problems.push(bad_pattern(place, key, &text, &error)),
             }
         }
         Some(patterns)

@@ -76,6 +76,17 @@ pub enum Declared<T> {
     },
 }
 
+impl<T> Declared<T> {
+    /// What it is where that is known, and what says so: where it is left out, the whole declaration.
+    pub(crate) fn known<'a>(&'a self, whole: &'a Place) -> Option<(&'a T, &'a Place)> {
+        match self {
+            Self::LeftOut(value) => Some((value, whole)),
+            Self::Written { value, place } => Some((value, place)),
+            Self::Unknown { .. } => None,
+        }
+    }
+}
+
 /// What a site's source declares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declaration {
@@ -128,11 +139,6 @@ pub struct DeclaredSetting {
 }
 
 impl DeclaredSettings {
-    /// The setting of a name.
-    pub fn get(&self, name: &SettingName) -> Option<&DeclaredSetting> {
-        self.fields().iter().find(|field| field.name == *name)
-    }
-
     /// Those that are known.
     pub fn fields(&self) -> &[DeclaredSetting] {
         match self {

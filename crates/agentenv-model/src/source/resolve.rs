@@ -76,8 +76,9 @@ impl Source<'_> {
     /// A path whose first word no import explains: a module below, or another package.
     fn outside(&self, module: usize, words: Vec<String>, steps: usize) -> Found {
         let here = &self.modules[module];
-        let child = [here.path.as_slice(), &words[..1]].concat();
-        let is_child = |other: &Module| other.package == here.package && other.path == child;
+        let is_child = |other: &Module| {
+            other.package == here.package && other.path.split_last() == Some((&words[0], here.path.as_slice()))
+        };
         if words.len() > 1 && self.modules.iter().any(is_child) {
             return self.absolute(module, [&here.path, words.as_slice()].concat(), steps);
         }
@@ -88,9 +89,8 @@ impl Source<'_> {
     fn absolute(&self, module: usize, words: Vec<String>, steps: usize) -> Found {
         let here = &self.modules[module];
         let Some((name, path)) = words.split_last() else { return Found::Other(words) };
-        let at = |other: &&(usize, &Module)| other.1.package == here.package && other.1.path == path;
-        let modules: Vec<(usize, &Module)> = self.modules.iter().enumerate().collect();
-        let candidates: Vec<&(usize, &Module)> = modules.iter().filter(at).collect();
+        let at = |(_, other): &(usize, &Module)| other.package == here.package && other.path == path;
+        let candidates: Vec<(usize, &Module)> = self.modules.iter().enumerate().filter(at).collect();
         let own: Vec<usize> = candidates.iter().filter(|(_, other)| other.has(name)).map(|(index, _)| *index).collect();
         let same_file = own.iter().find(|index| self.modules[**index].file == here.file);
         match (own.as_slice(), same_file) {

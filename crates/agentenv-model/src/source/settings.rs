@@ -38,8 +38,8 @@ fn of_methods<'s>(source: &'s Source<'_>, site: &Site) -> Option<(usize, &'s Typ
         for block in &inner.impls {
             let is_website =
                 block.trait_.as_ref().is_some_and(|(path, _)| source.find(module, path).last() == "Website");
-            let is_its = matches!(&*block.self_ty, Type::Path(path) if path.qself.is_none() && same(&source.find(module, &path.path), &own));
-            if is_website && is_its {
+            let is_its = || matches!(&*block.self_ty, Type::Path(path) if path.qself.is_none() && same(&source.find(module, &path.path), &own));
+            if is_website && is_its() {
                 return named(block).map(|ty| (module, ty));
             }
         }

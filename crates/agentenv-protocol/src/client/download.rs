@@ -87,11 +87,10 @@ impl CaptureDownload {
             }
             (_, None) => return Err("a range that nobody asked for".to_owned()),
         };
-        let state = match text(headers, HeaderName::from_static(CAPTURE_STATE_HEADER)) {
-            Some("complete") => CaptureState::Complete,
-            Some("growing") => CaptureState::Growing,
-            _ => return Err("it does not say whether the file is complete".to_owned()),
-        };
+        let word = text(headers, HeaderName::from_static(CAPTURE_STATE_HEADER));
+        let mut states = [CaptureState::Complete, CaptureState::Growing].into_iter();
+        let state = states.find(|state| word == Some(state.as_str()));
+        let state = state.ok_or("it does not say whether the file is complete")?;
         let etag = text(headers, header::ETAG).map(str::to_owned);
         let (body, id) = (answer.into_body(), id.clone());
         Ok(Self { id, length, offset, file_bytes, etag, state, received: 0, idle, body, _connection: connection })

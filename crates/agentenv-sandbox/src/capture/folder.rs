@@ -49,16 +49,22 @@ pub fn read_ring(folder: &Path) -> io::Result<Vec<CaptureFile>> {
 
 /// Opens a ring's file by its generation, never through a link, out of the folder, or anything but a plain file.
 ///
-/// Reads it through, to tell how much of it is good.
-///
 /// # Errors
 /// It was rotated away, there never was such a file, or it can't be opened.
-pub fn open_beneath(folder: &Path, generation: u64) -> Result<OpenCapture, OpenCaptureError> {
+pub fn open_file_beneath(folder: &Path, generation: u64) -> Result<File, OpenCaptureError> {
     let folder = Folder::open(folder).map_err(|errno| OpenCaptureError::Io(errno.into()))?;
-    let file = match folder.open_file(generation) {
-        Err(OpenCaptureError::Unknown) if folder.had(generation) => return Err(OpenCaptureError::Gone),
-        opened => opened?,
-    };
+    match folder.open_file(generation) {
+        Err(OpenCaptureError::Unknown) if folder.had(generation) => Err(OpenCaptureError::Gone),
+        opened => opened,
+    }
+}
+
+/// Opens a ring's file as [`open_file_beneath`] does, and reads it through, to tell how much of it is good.
+///
+/// # Errors
+/// As [`open_file_beneath`], or it can't be read.
+pub fn open_beneath(folder: &Path, generation: u64) -> Result<OpenCapture, OpenCaptureError> {
+    let file = open_file_beneath(folder, generation)?;
     let contents = contents(&file).map_err(OpenCaptureError::Io)?;
     Ok(OpenCapture { file, bytes: contents.bytes, complete: true })
 }

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeSet,
     fs,
     io::{Read as _, Write as _},
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -110,6 +111,10 @@ fn a_closed_sandbox_and_a_shut_spawner_leave_nothing() {
     let all = descendants(host.spawner.pid());
     assert_eq!(all.len(), 7);
     let namespaces = namespaces_of(&all);
+    // The kernel gives the number of a namespace that is gone to the next one, of another test perhaps: these stay while they are open.
+    let opened: Vec<fs::File> =
+        all.iter().flat_map(|&pid| namespace_links(pid)).filter_map(|(link, _)| fs::File::open(link).ok()).collect();
+    assert!(opened.len() >= namespaces.len());
     assert!(namespaces.len() >= 2 * 3 + 2 * 5 || rustix::process::geteuid().as_raw() != 0, "{namespaces:?}");
     // The claims outlive the sandboxes here, so that no other test takes the uids.
     let uids = sandboxes.each_ref().map(|sandbox| sandbox.uid().clone());
@@ -130,13 +135,16 @@ fn a_closed_sandbox_and_a_shut_spawner_leave_nothing() {
 }
 
 /// The namespaces that processes are in and we are not, as far as we may look.
-fn namespaces_of(pids: &[u32]) -> BTreeSet<std::path::PathBuf> {
-    let of = |pid: &str| -> BTreeSet<_> {
-        let kinds = ["user", "net", "mnt", "pid", "ipc", "uts", "cgroup"];
-        kinds.iter().filter_map(|kind| fs::read_link(format!("/proc/{pid}/ns/{kind}")).ok()).collect()
-    };
-    let ours = of("self");
-    pids.iter().flat_map(|pid| of(&pid.to_string())).filter(|namespace| !ours.contains(namespace)).collect()
+fn namespaces_of(pids: &[u32]) -> BTreeSet<PathBuf> {
+    let ours: BTreeSet<_> = namespace_links(std::process::id()).map(|(_, namespace)| namespace).collect();
+    let theirs = pids.iter().flat_map(|&pid| namespace_links(pid)).map(|(_, namespace)| namespace);
+    theirs.filter(|namespace| !ours.contains(namespace)).collect()
+}
+
+/// Where a process shows its namespaces, and which they are.
+fn namespace_links(pid: u32) -> impl Iterator<Item = (PathBuf, PathBuf)> {
+    let links = ["user", "net", "mnt", "pid", "ipc", "uts", "cgroup"].map(|kind| format!("/proc/{pid}/ns/{kind}"));
+    links.into_iter().filter_map(|link| Some((PathBuf::from(&link), fs::read_link(link).ok()?)))
 }
 
 /// A supervisor of its own: this program again, with a spawner, a sandbox and a service, until it is killed.

@@ -124,13 +124,7 @@ impl Live<'_> {
         };
         match stored {
             Ok(artifact) => {
-                self.runner.events.send(&Event::ArtifactStored {
-                    time: Timestamp::now(),
-                    step: index,
-                    id: artifact.id.clone(),
-                    name: artifact.name.clone(),
-                    size: artifact.size,
-                });
+                self.runner.events.artifact_stored(index, &artifact);
                 self.record.artifacts.push(artifact);
                 self.save_or_warn().await;
             }

@@ -3,12 +3,10 @@
 use std::time::Duration;
 
 use agentenv_protocol::{TrafficCapture, TrafficCaptureListing};
-use serde_json::Value;
 use tokio::time::timeout;
 
-use super::{CaptureError, CaptureSource, CollectionStatus, Ledger, OpenCapture, TrafficCaptures, artifact_name};
+use super::{CaptureError, CaptureSource, CollectionStatus, Ledger, TrafficCaptures, artifact_name};
 use crate::{
-    event::Work,
     record::ArtifactRecord,
     run_log::LogError,
     universes::{NewCapture, Universes},
@@ -41,7 +39,6 @@ pub(crate) struct Collected {
 
 /// A pass that goes on.
 struct Pass<'a> {
-    source: &'a dyn CaptureSource,
     universes: &'a dyn Universes,
     ledger: &'a mut dyn Ledger,
     entry: Option<TrafficCaptures>,
@@ -56,12 +53,10 @@ impl Collection<'_> {
     /// Stores what is there and not yet stored. `cut` ends it early, with the reason; whatever happens, what was stored is on
     /// record afterwards, and the record says whether it was all.
     pub async fn run(self, cut: impl Future<Output = String>) -> Collected {
-        let entry = self.ledger.entry();
-        let Self { source, universes, ledger } = self;
-        let mut pass = Pass { source, universes, ledger, entry, listing: None, stored: 0, changed: false };
+        let mut pass = Pass::new(self.universes, self.ledger);
         let done = tokio::select! {
             biased;
-            done = pass.go() => done,
+            done = pass.go(self.source) => done,
             why = cut => Err(why),
         };
         pass.end(done).await
@@ -69,23 +64,18 @@ impl Collection<'_> {
 
     /// Puts on record that the captures cannot be reached.
     pub async fn unreachable(universes: &dyn Universes, ledger: &mut dyn Ledger, reason: String) -> Collected {
-        /// Nobody asks it anything.
-        struct Nowhere;
-        impl CaptureSource for Nowhere {
-            fn list(&self) -> Work<'_, Result<TrafficCaptureListing, CaptureError>> {
-                Box::pin(std::future::pending())
-            }
-            fn open<'a>(&'a self, _: &'a TrafficCapture) -> Work<'a, Result<OpenCapture, CaptureError>> {
-                Box::pin(std::future::pending())
-            }
-        }
-        Collection { source: &Nowhere, universes, ledger }.run(std::future::ready(reason)).await
+        Pass::new(universes, ledger).end(Err(reason)).await
     }
 }
 
-impl Pass<'_> {
-    async fn go(&mut self) -> Result<(), String> {
-        let listing = self.source.list().await.map_err(|error| format!("the captures cannot be listed: {error}"))?;
+impl<'a> Pass<'a> {
+    fn new(universes: &'a dyn Universes, ledger: &'a mut dyn Ledger) -> Self {
+        let entry = ledger.entry();
+        Self { universes, ledger, entry, listing: None, stored: 0, changed: false }
+    }
+
+    async fn go(&mut self, source: &dyn CaptureSource) -> Result<(), String> {
+        let listing = source.list().await.map_err(|error| format!("the captures cannot be listed: {error}"))?;
         if self.entry.is_none() && listing.captures.is_empty() {
             return Ok(());
         }
@@ -93,7 +83,7 @@ impl Pass<'_> {
         let count = missing.len();
         for (place, capture) in missing.iter().enumerate() {
             self.ledger.say(format!("storing {} ({} of {count})", capture.id, place + 1));
-            self.one(capture).await?;
+            self.one(source, capture).await?;
         }
         Ok(())
     }
@@ -123,7 +113,7 @@ impl Pass<'_> {
         self.changed = true;
         let entry = self.entry.insert(entry);
         self.ledger.save(entry).await.map_err(|error| kept(&error))?;
-        let document = document(entry);
+        let document = entry.document();
         self.universes
             .create_universe(&self.ledger.holder(), &entry.universe_id, &document)
             .await
@@ -147,10 +137,10 @@ impl Pass<'_> {
         found.superseded
     }
 
-    async fn one(&mut self, capture: &TrafficCapture) -> Result<(), String> {
+    async fn one(&mut self, source: &dyn CaptureSource, capture: &TrafficCapture) -> Result<(), String> {
         let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", capture.id);
         let Some(entry) = &mut self.entry else { return Ok(()) };
-        let opened = match self.source.open(capture).await {
+        let opened = match source.open(capture).await {
             Ok(opened) => opened,
             Err(CaptureError::RotatedAway) => {
                 entry.lose(capture.id.clone());
@@ -179,7 +169,7 @@ impl Pass<'_> {
     /// Puts the progress on record: the universe's document first, then the record.
     async fn keep(&mut self) -> Result<(), String> {
         let Some(entry) = &self.entry else { return Ok(()) };
-        self.universes.update_universe(&entry.universe_id, &document(entry)).await.map_err(|error| kept(&error))?;
+        self.universes.update_universe(&entry.universe_id, &entry.document()).await.map_err(|error| kept(&error))?;
         self.ledger.save(entry).await.map_err(|error| kept(&error))
     }
 
@@ -216,7 +206,7 @@ impl Pass<'_> {
         entry.status = if entry.reason.is_none() { CollectionStatus::Complete } else { CollectionStatus::Partial };
         let entry = self.entry.insert(entry);
         if self.changed {
-            let document = document(entry);
+            let document = entry.document();
             let known = match universe {
                 Ok(None) => Ok(()),
                 Ok(Some(_)) => self.universes.update_universe(&entry.universe_id, &document).await,
@@ -245,8 +235,4 @@ impl Pass<'_> {
 
 fn kept(error: &LogError) -> String {
     format!("its progress could not be put on record: {error}")
-}
-
-fn document(entry: &TrafficCaptures) -> Value {
-    serde_json::to_value(entry).unwrap_or_default()
 }

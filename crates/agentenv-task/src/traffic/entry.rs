@@ -6,6 +6,7 @@ use agentenv_protocol::{
     CaptureGap, CaptureId, CaptureState, DeployId, Name, TrafficCapture, TrafficCaptureListing, TrafficRing, UniverseId,
 };
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::record::ArtifactRecord;
 
@@ -118,6 +119,11 @@ impl TrafficCaptures {
             rotated_away: Vec::new(),
             rings: Vec::new(),
         }
+    }
+
+    /// As the document of its universe.
+    pub(crate) fn document(&self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
     }
 
     /// Whether every file that was there was stored.

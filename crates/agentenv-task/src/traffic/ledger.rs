@@ -56,10 +56,11 @@ impl RunRecord {
         serde_json::from_value(entry.clone()).ok()
     }
 
-    /// The deploys that captures are on record of.
-    pub fn deploys_with_captures(&self) -> Vec<DeployId> {
+    /// What is on record about captures, by deploy.
+    pub fn captures(&self) -> Vec<(DeployId, TrafficCaptures)> {
         let entries = self.context.metadata.get(TRAFFIC_CAPTURES_KEY).and_then(Value::as_object);
-        entries.into_iter().flat_map(Map::keys).filter_map(|deploy| DeployId::parse(deploy).ok()).collect()
+        let deploys = entries.into_iter().flat_map(Map::keys).filter_map(|deploy| DeployId::parse(deploy).ok());
+        deploys.filter_map(|deploy| self.traffic_captures(&deploy).map(|entry| (deploy, entry))).collect()
     }
 
     pub(crate) fn set_traffic_captures(&mut self, deploy: &DeployId, entry: &TrafficCaptures) {
@@ -85,8 +86,7 @@ impl RunRecord {
 
     /// Names a stored capture by the id that its artifact got here, where a run was imported.
     pub(crate) fn rename_capture(&mut self, old: &str, new: &str) {
-        for deploy in self.deploys_with_captures() {
-            let Some(mut entry) = self.traffic_captures(&deploy) else { continue };
+        for (deploy, mut entry) in self.captures() {
             let Some(file) = entry.files.iter_mut().find(|file| file.artifact == old) else { continue };
             new.clone_into(&mut file.artifact);
             self.set_traffic_captures(&deploy, &entry);
@@ -123,13 +123,7 @@ impl Ledger for RunLedger<'_> {
     }
 
     fn stored(&mut self, artifact: ArtifactRecord) {
-        self.events.send(&Event::ArtifactStored {
-            time: Timestamp::now(),
-            step: self.during.unwrap_or(artifact.step),
-            id: artifact.id.clone(),
-            name: artifact.name.clone(),
-            size: artifact.size,
-        });
+        self.events.artifact_stored(self.during.unwrap_or(artifact.step), &artifact);
         self.record.artifacts.push(artifact);
     }
 

@@ -27,5 +27,5 @@ pub(crate) use entry::artifact_name;
 pub use entry::{CaptureLeft, CollectionStatus, StoredCapture, TRAFFIC_CAPTURES_KEY, TrafficCaptures, gaps};
 pub(crate) use ledger::{DeployLedger, Ledger, RunLedger};
 pub use places::open_captures;
-pub use rescue::{RescueError, Rescued};
+pub use rescue::{RescueError, Rescued, captures_outside};
 pub use source::{CaptureError, CaptureSource, OpenCapture};

@@ -57,7 +57,7 @@ impl CaptureSource for Folder {
         let (dir, id) = (self.0.clone(), capture.id.clone());
         let path = dir.captures().join(id.website.as_str()).join(format!("{:010}.pcap", id.generation));
         Box::pin(aside(move || match captures::open(&dir, &id) {
-            Ok(opened) => Ok(OpenCapture { file: opened.file, path }),
+            Ok(file) => Ok(OpenCapture { file, path }),
             Err(OpenCaptureError::Gone | OpenCaptureError::Unknown) => Err(CaptureError::RotatedAway),
             Err(error) => Err(CaptureError::Failed(format!("{}: {error}", path.display()))),
         }))

@@ -11,6 +11,7 @@ use crate::{
     run_dir::RunLock,
     run_log::LogError,
     runner::{RunError, Runner},
+    universes::Universes,
 };
 
 /// Held in a deploy's folder while its captures are being stored outside any run.
@@ -138,15 +139,7 @@ impl Runner {
 
     /// What is on record about the captures of a deploy outside any run.
     pub async fn captures_outside(&self, deploy: &DeployId) -> Result<Option<TrafficCaptures>, RunError> {
-        let holder = Holder::Deploy(deploy.clone());
-        for id in self.log.universes_of(&holder).await? {
-            let Some(universe) = self.log.universe(&id).await? else { continue };
-            if let Ok(mut entry) = serde_json::from_value::<TrafficCaptures>(universe.document) {
-                entry.reconcile(&universe.artifacts);
-                return Ok(Some(entry));
-            }
-        }
-        Ok(None)
+        Ok(captures_outside(&*self.log, deploy).await?)
     }
 
     /// Removes from the folder of a deploy that is over the captures of the websites that are stored whole.
@@ -159,6 +152,22 @@ impl Runner {
             tracing::warn!(%deploy, error = %error.message, "stored captures stay on disk");
         }
     }
+}
+
+/// What is on record about the captures of a deploy outside any run.
+pub async fn captures_outside(
+    universes: &dyn Universes,
+    deploy: &DeployId,
+) -> Result<Option<TrafficCaptures>, LogError> {
+    let holder = Holder::Deploy(deploy.clone());
+    for id in universes.universes_of(&holder).await? {
+        let Some(universe) = universes.universe(&id).await? else { continue };
+        if let Ok(mut entry) = serde_json::from_value::<TrafficCaptures>(universe.document) {
+            entry.reconcile(&universe.artifacts);
+            return Ok(Some(entry));
+        }
+    }
+    Ok(None)
 }
 
 fn nothing(deploy: DeployId, run: Option<RunId>) -> Rescued {

@@ -3,19 +3,18 @@
 use jiff::fmt::rfc2822::DateTimeParser;
 
 use super::types::Cookie;
-use crate::record::Header;
+use crate::record::{Header, values};
 
 /// The cookies that a request carries.
 pub(crate) fn sent(headers: &[Header]) -> Vec<Cookie> {
-    let values = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("cookie"));
-    let parts = values.flat_map(|header| header.value.split(';')).map(str::trim).filter(|part| !part.is_empty());
+    let parts =
+        values(headers, "cookie").flat_map(|value| value.split(';')).map(str::trim).filter(|part| !part.is_empty());
     parts.map(name_and_value).collect()
 }
 
 /// The cookies that a response sets.
 pub(crate) fn set(headers: &[Header]) -> Vec<Cookie> {
-    let lines = headers.iter().filter(|header| header.name.eq_ignore_ascii_case("set-cookie"));
-    lines.map(|header| parse(&header.value)).collect()
+    values(headers, "set-cookie").map(parse).collect()
 }
 
 fn name_and_value(text: &str) -> Cookie {

@@ -20,6 +20,7 @@ const UNKNOWN_MEDIA_TYPE: &str = "x-unknown";
 const UNKNOWN: i64 = -1;
 
 pub(crate) fn entry(exchange: Exchange, steps: &[Step]) -> Entry {
+    let time = milliseconds(exchange.duration_us());
     let resource_type = exchange.flags.contains(&Flag::Websocket).then_some("websocket");
     let upgrade = exchange.upgrade.map(|upgrade| Upgrade {
         protocol: upgrade.protocol,
@@ -42,7 +43,7 @@ pub(crate) fn entry(exchange: Exchange, steps: &[Step]) -> Entry {
     Entry {
         pageref: step.map(page_id),
         started_date_time: super::date_time(exchange.started_us),
-        time: milliseconds(exchange.send_us + exchange.wait_us + exchange.receive_us),
+        time,
         request: exchange.request.map_or_else(|| no_request(&server.to_string()), request),
         response: exchange.response.map_or_else(|| no_response(&exchange.flags), response),
         cache: Cache {},

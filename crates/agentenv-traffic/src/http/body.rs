@@ -27,6 +27,11 @@ impl Bodies {
         Self { budget: budget.clone(), keep, decodable }
     }
 
+    /// The account that all of a ring takes from.
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
     /// A body with a `Content-Encoding`.
     pub(crate) fn begin(&self, encoding: Option<&str>) -> BodyReader {
         BodyReader {
@@ -123,9 +128,7 @@ impl BodyReader {
             self.failed = true;
         }
         let undecoded = self.failed && self.encoded > 0;
-        if let Some((mut decoder, _)) = self.decoder.take() {
-            self.kept = Some(std::mem::take(decoder.sink()));
-        }
+        self.stop();
         let sink = self.kept.unwrap_or_default();
         if undecoded {
             flags.push(Flag::BodyUndecoded);

@@ -6,13 +6,12 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::{
     body::Bodies,
-    head::{Head, Role, looks_like_start, may_be_head},
+    head::{Head, looks_like_start, may_be_head},
     open::{Message, Open},
     parser::{Event, Lost, Parser},
 };
 use crate::{
-    budget::Budget,
-    record::{Application as Carried, Exchange, Flag, Peers},
+    record::{Application as Carried, Flag, Peers, Record},
     tcp::{Application, Piece, Side},
     tls::ClientHello,
 };
@@ -44,7 +43,6 @@ enum Mode {
 pub(crate) struct Conversation {
     peers: Peers,
     bodies: Bodies,
-    budget: Budget,
     mode: Mode,
     parsers: [Parser; 2],
     open: VecDeque<Open>,
@@ -55,7 +53,7 @@ pub(crate) struct Conversation {
     unpaired: bool,
     /// Messages may be missing right before what was found again: it can be told only of a client that doesn't pipeline.
     uncertain: bool,
-    done: Vec<Exchange>,
+    done: Vec<Record>,
     /// How many exchanges were found.
     pub(crate) exchanges: u64,
     /// What has to be known of the whole connection.
@@ -63,13 +61,12 @@ pub(crate) struct Conversation {
 }
 
 impl Conversation {
-    pub(crate) fn new(peers: Peers, bodies: &Bodies, budget: &Budget) -> Self {
+    pub(crate) fn new(peers: Peers, bodies: &Bodies) -> Self {
         Self {
             peers,
             bodies: bodies.clone(),
-            budget: budget.clone(),
             mode: Mode::Unknown,
-            parsers: [Parser::new(Role::Requests, budget), Parser::new(Role::Responses, budget)],
+            parsers: Side::BOTH.map(|side| Parser::new(side, bodies.budget())),
             open: VecDeque::new(),
             next_id: 1,
             current: [None, None],
@@ -86,7 +83,7 @@ impl Conversation {
     }
 
     /// The exchanges that have come to their end since the last call.
-    pub(crate) fn take_done(&mut self) -> Vec<Exchange> {
+    pub(crate) fn take_done(&mut self) -> Vec<Record> {
         std::mem::take(&mut self.done)
     }
 
@@ -126,7 +123,7 @@ impl Conversation {
 
     fn emit(&mut self, open: Open) {
         self.exchanges += 1;
-        self.done.push(open.finish(&self.peers));
+        self.done.push(Record::Exchange(Box::new(open.finish(&self.peers))));
     }
 
     fn find(&mut self, id: Option<u64>) -> Option<&mut Open> {
@@ -158,19 +155,19 @@ impl Conversation {
     }
 
     fn decide(&mut self, side: Side, piece: &Piece<'_>) -> Mode {
-        let (role, bytes) = (role(side), piece.bytes);
+        let bytes = piece.bytes;
         let tls = piece.starts_segment && matches!(bytes, [0x14..=0x17, 0x03, 0x00..=0x04, ..]);
         if tls || side == Side::ToServer && bytes.first() == Some(&0x16) {
-            return Mode::Tls(ClientHello::new(&self.budget));
+            return Mode::Tls(ClientHello::new(self.bodies.budget()));
         }
         if bytes.starts_with(HTTP2_PREFACE) {
             return Mode::Http2;
         }
         if self.parsers[side as usize].is_searching() {
-            let found = piece.starts_segment && looks_like_start(role, bytes);
+            let found = piece.starts_segment && looks_like_start(side, bytes);
             return if found { Mode::Http } else { Mode::Unknown };
         }
-        if may_be_head(role, bytes) { Mode::Http } else { Mode::Other }
+        if may_be_head(side, bytes) { Mode::Http } else { Mode::Other }
     }
 
     fn http(&mut self, side: Side, piece: Piece<'_>) {
@@ -277,7 +274,7 @@ impl Application for Conversation {
         self.parsers[side as usize].search();
     }
 
-    fn ended(&mut self, side: Side, _time_us: u64) {
+    fn ended(&mut self, side: Side) {
         if matches!(self.mode, Mode::Http) {
             let whole = self.parsers[side as usize].ended();
             let upgraded = self.find(self.current[side as usize]).is_some_and(|open| open.upgrade.is_some());
@@ -285,12 +282,5 @@ impl Application for Conversation {
                 self.end_message(side, if whole { &[] } else { &[Flag::Incomplete] });
             }
         }
-    }
-}
-
-fn role(side: Side) -> Role {
-    match side {
-        Side::ToServer => Role::Requests,
-        Side::ToClient => Role::Responses,
     }
 }

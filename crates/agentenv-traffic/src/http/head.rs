@@ -4,7 +4,8 @@ use memchr::memchr;
 
 use crate::{
     limits,
-    record::{Header, Version},
+    record::{self, Header, Version},
+    tcp::Side,
 };
 
 /// Bytes of a start line that are looked at to find out whether it is one.
@@ -12,13 +13,6 @@ const START_LINE_BYTES: usize = 8192;
 
 /// Longer than any method.
 const METHOD_BYTES: usize = 32;
-
-/// Which messages a direction carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    Requests,
-    Responses,
-}
 
 /// What a message begins with.
 #[derive(Clone, Debug)]
@@ -48,8 +42,8 @@ pub(crate) enum Framing {
 pub(crate) struct BadHead;
 
 impl Head {
-    /// Parses a whole head, its empty line included.
-    pub(crate) fn parse(role: Role, bytes: &[u8]) -> Result<Self, BadHead> {
+    /// Parses a whole head of a direction, its empty line included.
+    pub(crate) fn parse(side: Side, bytes: &[u8]) -> Result<Self, BadHead> {
         let mut lines = vec![httparse::EMPTY_HEADER; limits::HEADERS];
         let mut config = httparse::ParserConfig::default();
         // What real servers send is to be seen, also where it is not quite right.
@@ -60,15 +54,15 @@ impl Head {
             .allow_multiple_spaces_in_response_status_delimiters(true)
             .ignore_invalid_headers_in_responses(true)
             .ignore_invalid_headers_in_requests(true);
-        let (start, version, length, lines) = match role {
-            Role::Requests => {
+        let (start, version, length, lines) = match side {
+            Side::ToServer => {
                 let mut request = httparse::Request::new(&mut lines);
                 let length = complete(config.parse_request(&mut request, bytes))?;
                 let (Some(method), Some(target)) = (request.method, request.path) else { return Err(BadHead) };
                 let start = Start::Request { method: method.to_owned(), target: target.to_owned() };
                 (start, request.version, length, &*request.headers)
             }
-            Role::Responses => {
+            Side::ToClient => {
                 let mut response = httparse::Response::new(&mut lines);
                 let length = complete(config.parse_response(&mut response, bytes))?;
                 let status = response.code.ok_or(BadHead)?;
@@ -82,12 +76,12 @@ impl Head {
 
     /// The first value of a header.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name)).map(|header| header.value.trim())
+        record::find(&self.headers, name)
     }
 
     fn has_token(&self, name: &str, token: &str) -> bool {
-        let values = self.headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name));
-        values.flat_map(|header| header.value.split(',')).any(|part| part.trim().eq_ignore_ascii_case(token))
+        let mut parts = record::values(&self.headers, name).flat_map(|value| value.split(','));
+        parts.any(|part| part.trim().eq_ignore_ascii_case(token))
     }
 
     /// How the body of a request is framed, if it has one.
@@ -95,7 +89,7 @@ impl Head {
         if self.is_chunked() {
             return Some(Framing::Chunked);
         }
-        self.content_length().filter(|length| *length > 0).map(Framing::Length)
+        self.content_length().map(Framing::Length)
     }
 
     /// How the body of a response is framed, if it has one. `method` is that of its request, where it is known.
@@ -109,11 +103,7 @@ impl Head {
         if self.has_header("transfer-encoding") {
             return Some(Framing::UntilClose);
         }
-        match self.content_length() {
-            Some(0) => None,
-            Some(length) => Some(Framing::Length(length)),
-            None => Some(Framing::UntilClose),
-        }
+        Some(self.content_length().map_or(Framing::UntilClose, Framing::Length))
     }
 
     fn has_header(&self, name: &str) -> bool {
@@ -121,8 +111,8 @@ impl Head {
     }
 
     fn is_chunked(&self) -> bool {
-        let last = self.headers.iter().rfind(|header| header.name.eq_ignore_ascii_case("transfer-encoding"));
-        let last = last.and_then(|header| header.value.rsplit(',').next());
+        let last = record::values(&self.headers, "transfer-encoding").next_back();
+        let last = last.and_then(|value| value.rsplit(',').next());
         last.is_some_and(|coding| coding.trim().eq_ignore_ascii_case("chunked"))
     }
 
@@ -172,11 +162,11 @@ pub(crate) fn head_ends(bytes: &[u8], seen: usize) -> bool {
     empty || line == b"\n" && before.ends_with(b"\n\r")
 }
 
-/// Whether the first bytes can be those of a message.
-pub(crate) fn may_be_head(role: Role, bytes: &[u8]) -> bool {
-    match role {
-        Role::Responses => bytes.iter().zip(b"HTTP/1.").all(|(a, b)| a == b),
-        Role::Requests => {
+/// Whether the first bytes can be those of a message of a direction.
+pub(crate) fn may_be_head(side: Side, bytes: &[u8]) -> bool {
+    match side {
+        Side::ToClient => bytes.iter().zip(b"HTTP/1.").all(|(a, b)| a == b),
+        Side::ToServer => {
             let method = bytes.iter().take(METHOD_BYTES + 1).take_while(|byte| is_method(**byte)).count();
             method == bytes.len() && method <= METHOD_BYTES || method > 0 && bytes.get(method) == Some(&b' ')
         }
@@ -188,12 +178,12 @@ fn is_method(byte: u8) -> bool {
 }
 
 /// Whether a segment begins with a whole start line: how the beginning of a message is found again after something is missing.
-pub(crate) fn looks_like_start(role: Role, segment: &[u8]) -> bool {
+pub(crate) fn looks_like_start(side: Side, segment: &[u8]) -> bool {
     let line = &segment[..segment.len().min(START_LINE_BYTES)];
     let Some(end) = memchr(b'\n', line) else { return false };
     let line = line[..end].strip_suffix(b"\r").unwrap_or(&line[..end]);
-    match role {
-        Role::Responses => {
+    match side {
+        Side::ToClient => {
             let status = line.strip_prefix(b"HTTP/1.0 ").or_else(|| line.strip_prefix(b"HTTP/1.1 "));
             status.is_some_and(|status| {
                 status.len() >= 3
@@ -201,9 +191,9 @@ pub(crate) fn looks_like_start(role: Role, segment: &[u8]) -> bool {
                     && status.get(3).is_none_or(|byte| *byte == b' ')
             })
         }
-        Role::Requests => {
+        Side::ToServer => {
             let version = line.ends_with(b" HTTP/1.1") || line.ends_with(b" HTTP/1.0");
-            version && may_be_head(role, line) && line.len() > START_LINE_MIN
+            version && may_be_head(side, line) && line.len() > START_LINE_MIN
         }
     }
 }

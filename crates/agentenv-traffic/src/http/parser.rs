@@ -2,11 +2,12 @@
 
 use memchr::memchr;
 
-use super::head::{Framing, Head, Role, head_ends, looks_like_start, may_be_head, trailers};
+use super::head::{Framing, Head, head_ends, looks_like_start, may_be_head, trailers};
 use crate::{
     budget::{Budget, Buffer},
     limits,
     record::Header,
+    tcp::Side,
 };
 
 /// Bytes by which a head is told from something else.
@@ -45,7 +46,7 @@ enum State {
 /// A direction's parser.
 #[derive(Debug)]
 pub(crate) struct Parser {
-    role: Role,
+    side: Side,
     state: State,
     /// A head, a chunk's size or trailers, as far as they are there.
     buffer: Buffer,
@@ -58,9 +59,9 @@ pub(crate) struct Parser {
 }
 
 impl Parser {
-    pub(crate) fn new(role: Role, budget: &Budget) -> Self {
+    pub(crate) fn new(side: Side, budget: &Budget) -> Self {
         let buffer = Buffer::new(budget, limits::HEAD_BYTES);
-        Self { role, state: State::Head, buffer, began_us: 0, began: 0, found_again: false, spoke: false }
+        Self { side, state: State::Head, buffer, began_us: 0, began: 0, found_again: false, spoke: false }
     }
 
     /// Begins to look for the next message.
@@ -83,7 +84,7 @@ impl Parser {
     /// Says how the body of the message whose head was given is framed.
     pub(crate) fn body(&mut self, framing: Option<Framing>) {
         self.state = match framing {
-            None | Some(Framing::Length(0)) => State::Length(0),
+            None => State::Length(0),
             Some(Framing::Length(length)) => State::Length(length),
             Some(Framing::UntilClose) => State::UntilClose,
             Some(Framing::Chunked) => State::ChunkSize,
@@ -102,7 +103,7 @@ impl Parser {
                 return None;
             }
             match self.state {
-                State::Search if fresh && looks_like_start(self.role, bytes) => {
+                State::Search if fresh && looks_like_start(self.side, bytes) => {
                     self.state = State::Head;
                     self.found_again = true;
                 }
@@ -157,13 +158,13 @@ impl Parser {
             (self.began_us, self.began) = (time_us, at + blank as u64);
         }
         let whole = self.gather(bytes, head_ends);
-        if whole.is_err() || !may_be_head(self.role, &self.buffer[..self.buffer.len().min(START_BYTES)]) {
+        if whole.is_err() || !may_be_head(self.side, &self.buffer[..self.buffer.len().min(START_BYTES)]) {
             return Some(self.broken());
         }
         if whole != Ok(true) {
             return None;
         }
-        let head = Head::parse(self.role, &self.buffer);
+        let head = Head::parse(self.side, &self.buffer);
         self.buffer.clear();
         match head {
             Ok(head) => {

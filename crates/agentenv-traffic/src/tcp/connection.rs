@@ -31,7 +31,7 @@ pub(crate) trait Application {
     /// The direction began before the capture did.
     fn began_before(&mut self, side: Side);
     /// Nothing more comes in this direction.
-    fn ended(&mut self, side: Side, time_us: u64);
+    fn ended(&mut self, side: Side);
 }
 
 /// A connection.
@@ -42,13 +42,13 @@ pub(crate) struct Connection<A> {
     packets: u64,
     /// When the last bytes were passed on.
     passed_us: u64,
-    reset: Option<u64>,
+    reset: bool,
     pub(crate) app: A,
 }
 
 impl<A: Application> Connection<A> {
     pub(crate) fn new(budget: &Budget, app: A) -> Self {
-        Self { halves: <[Half; 2]>::default(), budget: budget.clone(), packets: 0, passed_us: 0, reset: None, app }
+        Self { halves: <[Half; 2]>::default(), budget: budget.clone(), packets: 0, passed_us: 0, reset: false, app }
     }
 
     pub(crate) fn half(&self, side: Side) -> &Half {
@@ -59,14 +59,14 @@ impl<A: Application> Connection<A> {
         &mut self.halves[side as usize]
     }
 
-    /// When it was reset.
-    pub(crate) fn reset_us(&self) -> Option<u64> {
+    /// Whether an end has broken it off.
+    pub(crate) fn was_reset(&self) -> bool {
         self.reset
     }
 
     /// Whether neither end sends anything more.
     pub(crate) fn is_over(&self) -> bool {
-        self.reset.is_some() || self.halves.iter().all(|half| half.end.is_some())
+        self.reset || self.halves.iter().all(|half| half.end.is_some())
     }
 
     /// Whether a segment begins another connection between the same addresses and ports.
@@ -99,9 +99,7 @@ impl<A: Application> Connection<A> {
         if !segment.payload.is_empty() || segment.fin || segment.cut > 0 {
             self.content(side, time_us, segment);
         }
-        if segment.rst {
-            self.reset.get_or_insert(time_us);
-        }
+        self.reset |= segment.rst;
         self.pump();
         self.give_up_waiting(clock_us);
     }
@@ -121,7 +119,7 @@ impl<A: Application> Connection<A> {
         let offset = half.offset(start);
         let length = segment.payload.len() as u64 + u64::from(segment.cut);
         if segment.fin && half.end.is_none() {
-            half.end = Some((offset + length, time_us));
+            half.end = Some(offset + length);
         }
         if segment.payload.is_empty() || half.next.is_some_and(|next| offset + length <= next) {
             return;
@@ -161,7 +159,7 @@ impl<A: Application> Connection<A> {
         match other.next {
             // The end of a stream is acknowledged like a byte.
             Some(next) => {
-                let passed = next + u64::from(other.end.is_some_and(|(end, _)| end == next));
+                let passed = next + u64::from(other.end == Some(next));
                 (acked > passed).then_some(acked)
             }
             None => other.first().is_some().then_some(acked),
@@ -201,12 +199,9 @@ impl<A: Application> Connection<A> {
             advanced = true;
         }
         let half = self.half_mut(side);
-        if let Some((end, time_us)) = half.end
-            && !half.ended
-            && half.next.is_some_and(|next| next >= end)
-        {
+        if !half.ended && half.end.zip(half.next).is_some_and(|(end, next)| next >= end) {
             half.ended = true;
-            self.app.ended(side, time_us);
+            self.app.ended(side);
             advanced = true;
         }
         advanced
@@ -221,13 +216,12 @@ impl<A: Application> Connection<A> {
             // It waits for the other direction only.
             return None;
         }
-        let end = half.end.map(|(end, _)| end);
         let other = self.half(side.other());
         let awaited = other.first().and_then(|(offset, held)| {
             let ready = other.next.is_none_or(|other_next| offset <= other_next);
             if ready { self.cause(side.other(), held.ack) } else { None }
         });
-        [held, end, awaited].into_iter().flatten().filter(|target| *target > next).min()
+        [held, half.end, awaited].into_iter().flatten().filter(|target| *target > next).min()
     }
 
     /// Takes what has been missing for too long to be lost.

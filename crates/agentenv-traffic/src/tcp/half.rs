@@ -40,8 +40,8 @@ pub(crate) struct Half {
     pub(crate) held_bytes: usize,
     /// The byte up to which the other end has acknowledged.
     acked: Option<u64>,
-    /// Where it ends, and when that was said.
-    pub(crate) end: Option<(u64, u64)>,
+    /// Where it ends.
+    pub(crate) end: Option<u64>,
     /// Whether its end was passed on.
     pub(crate) ended: bool,
     wait: Option<Wait>,

@@ -241,7 +241,7 @@ fn rings_are_merged_in_time() {
         })
         .collect();
     assert_eq!(order, ["shop flow", "tracker flow", "shop exchange", "tracker exchange"]);
-    assert!(merged.summaries().all(|(_, summary)| summary.files == 1));
+    assert!(merged.summaries().all(|summary| summary.files == 1));
 }
 
 #[test]

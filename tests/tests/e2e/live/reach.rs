@@ -1,14 +1,14 @@
 //! What a browser and a live site's server reach, and what they don't.
 
 use std::{
-    io::{Read as _, Write as _},
+    io::Write as _,
     net::{SocketAddr, TcpListener, TcpStream},
     process::Command,
     sync::{Arc, Mutex},
     thread,
 };
 
-use agentenv_tests::{Processes, raw_http};
+use agentenv_tests::{Processes, raw_http, read_until};
 use rustix::process::Signal;
 
 use super::*;
@@ -330,13 +330,7 @@ fn company_proxy() -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
 }
 
 fn proxied(mut client: TcpStream, heads: &Mutex<Vec<String>>) -> Option<()> {
-    let mut head = Vec::new();
-    let mut byte = [0];
-    while !head.ends_with(b"\r\n\r\n") {
-        client.read_exact(&mut byte).ok()?;
-        head.push(byte[0]);
-    }
-    let head = String::from_utf8_lossy(&head).into_owned();
+    let head = read_until(&mut client, b"\r\n\r\n").ok()?;
     let address = if head.starts_with("CONNECT api.github.com:443") { "203.0.113.13:443" } else { "203.0.113.10:443" };
     heads.lock().expect("no test panics with it").push(head);
     let mut real = TcpStream::connect(address).ok()?;

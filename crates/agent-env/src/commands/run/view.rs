@@ -1,7 +1,7 @@
 //! Runs as people read them.
 
 use agentenv_protocol::{DeployId, Home, Name, RunId};
-use agentenv_task::{ArtifactRecord, Outcome, RunRecord, RunState, StepRecord, StepState};
+use agentenv_task::{ArtifactRecord, Outcome, RunRecord, RunState, StepRecord, StepState, TrafficCaptures};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -92,7 +92,7 @@ pub(crate) fn show(home: &Home, record: &RunRecord, alive: bool) -> String {
         parts.push(section("deploys", &columns(&record.deploys.iter().map(row).collect::<Vec<_>>())));
     }
     let traffic: Vec<Vec<String>> =
-        record.deploys_with_captures().iter().filter_map(|deploy| traffic(record, deploy)).collect();
+        record.captures().iter().map(|(deploy, captures)| traffic(deploy, captures)).collect();
     if !traffic.is_empty() {
         parts.push(section("traffic", &columns(&traffic)));
     }
@@ -169,13 +169,12 @@ fn trouble(index: usize, step: &StepRecord) -> Option<String> {
 }
 
 /// What became of a deploy's captures.
-fn traffic(record: &RunRecord, deploy: &DeployId) -> Option<Vec<String>> {
-    let captures = record.traffic_captures(deploy)?;
+fn traffic(deploy: &DeployId, captures: &TrafficCaptures) -> Vec<String> {
     let files = captures.files.len();
     let stored = format!("{files} {}, {}", if files == 1 { "file" } else { "files" }, bytes(captures.bytes()));
     let status = if captures.is_complete() { "complete" } else { "partial" };
     let why = captures.reason.clone().unwrap_or_default();
-    Some(vec![deploy.to_string(), captures.universe_id.to_string(), status.to_owned(), stored, why])
+    vec![deploy.to_string(), captures.universe_id.to_string(), status.to_owned(), stored, why]
 }
 
 /// The lines of `run artifacts`.

@@ -13,13 +13,14 @@ use agentenv_protocol::{
 };
 use agentenv_store::Store;
 use agentenv_task::{
-    CaptureError, CaptureSource, RunLog, RunRecord, StoreLog, TrafficCaptures, Universes as _, open_captures,
+    CaptureError, CaptureSource, RunLog, RunRecord, StoreLog, TrafficCaptures, Universes as _, captures_outside,
+    open_captures,
 };
 use serde::Serialize;
 use tokio::runtime::Handle;
 
 use crate::{
-    commands::{deploys, run, task},
+    commands::{deploys, run},
     progress,
     put::store_error,
 };
@@ -44,9 +45,10 @@ pub(super) struct Captures {
 }
 
 /// A capture file, and where it is read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Found {
     /// The file.
+    #[serde(flatten)]
     pub capture: TrafficCapture,
     /// Where it is.
     pub place: Place,
@@ -64,17 +66,6 @@ pub(super) enum Place {
     Disk,
     /// Stored, and nowhere else.
     Store,
-}
-
-impl Place {
-    /// As tables call it.
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Gateway => "gateway",
-            Self::Disk => "disk",
-            Self::Store => "store",
-        }
-    }
 }
 
 /// Why a single file is not given.
@@ -96,7 +87,7 @@ impl Captures {
             (Err(error), Err(_)) => return Err(error.clone()),
         };
         let store = Store::open(home).await.map_err(store_error)?;
-        let (run, collected) = on_record(home, &store, &deploy).await?;
+        let (run, collected) = on_record(&store, &deploy).await?;
         let record = dir.as_ref().ok().and_then(|dir| dir.load().ok());
         if let (Err(error), None) = (&dir, &collected) {
             return Err(error.clone());
@@ -189,7 +180,7 @@ impl Captures {
     }
 
     async fn collected_meanwhile(&self, found: &Found) -> Option<File> {
-        let (_, collected) = on_record(&self.home, &self.store, &self.deploy).await.ok()?;
+        let (_, collected) = on_record(&self.store, &self.deploy).await.ok()?;
         let file = collected?.stored(&found.capture.id).filter(|file| file.bytes >= found.capture.bytes)?.clone();
         let stored = Found { artifact: Some(file.artifact), ..found.clone() };
         self.stored(&stored).await.ok()
@@ -240,7 +231,6 @@ fn id_of(dir: &DeployDir) -> Result<DeployId, ControlError> {
 
 /// The run of a deploy, and what is on record of its captures: with its run, or with its own universe.
 async fn on_record(
-    home: &Home,
     store: &Store,
     deploy: &DeployId,
 ) -> Result<(Option<RunRecord>, Option<TrafficCaptures>), ControlError> {
@@ -251,9 +241,7 @@ async fn on_record(
         let collected = record.traffic_captures(deploy);
         return Ok((Some(record), collected));
     }
-    let runner = task::runner(home, store, agentenv_task::Events::nowhere());
-    let collected = runner.captures_outside(deploy).await.map_err(|error| run::run_error(&error))?;
-    Ok((None, collected))
+    Ok((None, captures_outside(&log, deploy).await.map_err(log_error)?))
 }
 
 /// What is said of a deploy that captures nothing.

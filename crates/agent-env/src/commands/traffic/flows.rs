@@ -10,7 +10,10 @@ use agentenv_traffic::Row;
 use clap::Args;
 
 use super::read::{ReadArgs, Reading, ended};
-use crate::{output::Output, progress};
+use crate::{
+    output::{Output, word},
+    progress,
+};
 
 /// Rows whose widths are found together: those of the first make the columns, later ones only widen them.
 const BLOCK: usize = 500;
@@ -104,8 +107,7 @@ impl<W: Write> Table<W> {
 fn cells(row: &Row) -> [String; 12] {
     let text = |text: &Option<String>| text.as_deref().map_or_else(|| "-".to_owned(), |text| cell(text, CELL_WIDTH));
     let url = row.url.as_ref().or(row.sni.as_ref()).map_or(row.server_address.as_str(), String::as_str);
-    let flags: Vec<String> =
-        row.flags.iter().filter_map(|flag| serde_json::to_value(flag).ok()?.as_str().map(str::to_owned)).collect();
+    let flags: Vec<String> = row.flags.iter().map(word).collect();
     [
         // The time of day: `2026-11-29T18:30:00.123456Z` without the rest.
         row.time.get(11..23).unwrap_or(&row.time).to_owned(),

@@ -12,8 +12,8 @@ use serde_json::json;
 
 use super::captures::{Captures, FileError, Found, note_unreachable};
 use crate::{
-    output::{Output, columns},
-    progress,
+    output::{self, Output, columns},
+    progress, put,
 };
 
 /// Means standard output.
@@ -83,12 +83,8 @@ async fn one(
         FileError::Failed(error) => error,
     })?;
     if to_stdout {
-        return match io::copy(&mut file.take(found.capture.bytes), &mut io::stdout().lock()) {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                Err(ControlError::infrastructure(format!("standard output cannot be written: {error}")))
-            }
-            _ => Ok(()),
-        };
+        let copied = io::copy(&mut file.take(found.capture.bytes), &mut io::stdout().lock());
+        return output::written(copied.map(drop));
     }
     write(file, found, &target, args.force)?;
     output.result(&json!({ "deploy": captures.deploy, "files": [entry(found, &target)] }), || {
@@ -157,8 +153,8 @@ fn refuse_existing(path: &Path, force: bool) -> Result<(), ControlError> {
 
 /// Writes a file whole or not at all, readable for its owner alone: it may hold what people typed.
 fn write(file: fs::File, found: &Found, target: &Path, force: bool) -> Result<(), ControlError> {
-    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut scratch = tempfile::NamedTempFile::new_in(folder).map_err(|error| unwritable(folder, &error))?;
+    let folder = put::parent(target);
+    let mut scratch = tempfile::NamedTempFile::new_in(&folder).map_err(|error| unwritable(&folder, &error))?;
     let copied = io::copy(&mut file.take(found.capture.bytes), scratch.as_file_mut())
         .and_then(|copied| scratch.as_file_mut().flush().map(|()| copied))
         .map_err(|error| unwritable(target, &error))?;

@@ -12,7 +12,7 @@ use serde_json::json;
 use tempfile::NamedTempFile;
 
 use super::read::{ReadArgs, Reading, ended, unwritten};
-use crate::{output::Output, progress};
+use crate::{output::Output, progress, put};
 
 /// Means standard output.
 const STDOUT: &str = "-";
@@ -44,12 +44,11 @@ pub(super) async fn har(home: &Home, output: Output, args: &HarArgs) -> Result<(
         return Ok(());
     };
     // What was typed into a site is in it: a file of its owner's, which is there when it is whole.
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let failed =
         |error: &io::Error| ControlError::infrastructure(format!("{} cannot be written: {error}", path.display()));
     // That error names the temporary file.
-    let file =
-        NamedTempFile::with_prefix_in(".agent-env-har-", folder).map_err(|error| failed(&error.kind().into()))?;
+    let file = NamedTempFile::with_prefix_in(".agent-env-har-", put::parent(path))
+        .map_err(|error| failed(&error.kind().into()))?;
     let (har, notes) = write(reading, body_bytes, BufWriter::new(file)).await?;
     let entries = har.entries();
     let file = har.finish().and_then(|out| out.into_inner().map_err(io::IntoInnerError::into_error));

@@ -1,12 +1,12 @@
 //! `traffic list`
 
-use agentenv_protocol::{CaptureState, Home, TrafficRing, control::ControlError};
+use agentenv_protocol::{Home, TrafficRing, control::ControlError};
 use agentenv_task::{TrafficCaptures, capture_gaps};
 use clap::Args;
 use serde_json::{Value, json};
 
 use super::captures::{Captures, Found, note_unreachable};
-use crate::output::{Output, columns};
+use crate::output::{Output, columns, word};
 
 /// Arguments of `traffic list`.
 #[derive(Args, Debug)]
@@ -19,32 +19,22 @@ pub(crate) struct ListArgs {
 pub(super) async fn list(home: &Home, output: Output, args: &ListArgs) -> Result<(), ControlError> {
     let captures = Captures::open(home, &args.deploy).await?;
     note_unreachable(output, &captures);
-    output.result(&document(&captures)?, || table(&captures.files, &captures.rings, captures.collected.as_ref()))
+    output.result(&document(&captures), || table(&captures.files, &captures.rings, captures.collected.as_ref()))
 }
 
 /// As a gateway lists it, and beside it where each file is and what was collected.
-fn document(captures: &Captures) -> Result<Value, ControlError> {
-    let files: Result<Vec<Value>, serde_json::Error> = captures.files.iter().map(file).collect();
-    let files = files
-        .map_err(|error| ControlError::infrastructure(format!("the result cannot be written as JSON: {error}")))?;
+fn document(captures: &Captures) -> Value {
     let collected = captures.collected.as_ref();
-    Ok(json!({
+    json!({
         "deploy": captures.deploy,
         "run": captures.run.as_ref().map(|run| &run.run),
-        "captures": files,
+        "captures": captures.files,
         "rings": captures.rings,
         "universe_id": collected.map(|collected| &collected.universe_id),
         "status": collected.map(|collected| collected.status),
         "reason": collected.and_then(|collected| collected.reason.as_ref()),
         "rotated_away": collected.map(|collected| collected.rotated_away.as_slice()).unwrap_or_default(),
-    }))
-}
-
-fn file(found: &Found) -> Result<Value, serde_json::Error> {
-    let mut value = serde_json::to_value(&found.capture)?;
-    value["place"] = serde_json::to_value(found.place)?;
-    value["artifact"] = serde_json::to_value(&found.artifact)?;
-    Ok(value)
+    })
 }
 
 fn table(files: &[Found], rings: &[TrafficRing], collected: Option<&TrafficCaptures>) -> String {
@@ -68,11 +58,6 @@ fn table(files: &[Found], rings: &[TrafficRing], collected: Option<&TrafficCaptu
 
 fn row(found: &Found) -> Vec<String> {
     let capture = &found.capture;
-    let state = match capture.state {
-        CaptureState::Complete => "complete",
-        CaptureState::Growing => "growing",
-        CaptureState::Damaged => "damaged",
-    };
     let time = |time: &Option<String>| time.clone().unwrap_or_else(|| "-".to_owned());
     vec![
         capture.id.to_string(),
@@ -80,15 +65,15 @@ fn row(found: &Found) -> Vec<String> {
         capture.packets.to_string(),
         time(&capture.first_packet),
         time(&capture.last_packet),
-        state.to_owned(),
+        word(&capture.state),
         capture.dropped.to_string(),
-        found.place.as_str().to_owned(),
+        word(&found.place),
     ]
 }
 
 #[cfg(test)]
 mod tests {
-    use agentenv_protocol::CaptureGap;
+    use agentenv_protocol::{CaptureGap, CaptureState};
 
     use super::*;
     use crate::commands::traffic::captures::Place;
@@ -108,6 +93,12 @@ mod tests {
             "file_bytes": 1, "dropped": 0, "gaps": gaps,
         });
         serde_json::from_value(ring).expect("a ring")
+    }
+
+    #[test]
+    fn a_file_is_listed_as_a_gateway_lists_it_with_its_place_and_artifact_behind() {
+        let file = found(1, CaptureState::Damaged, Place::Disk);
+        insta::assert_snapshot!(serde_json::to_string(&file).expect("a file"), @r#"{"id":"shop.1.pcap","website":"shop","services":["server"],"generation":1,"bytes":20000000,"packets":17,"first_packet":"2026-11-29T15:00:00.000001Z","last_packet":null,"state":"damaged","dropped":0,"place":"disk","artifact":null}"#);
     }
 
     #[test]

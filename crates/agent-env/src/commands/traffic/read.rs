@@ -86,7 +86,7 @@ impl Reading {
                     Err(error) => return Err(ControlError::infrastructure(error.to_string())),
                 }
             }
-            notes.extend(traffic.summaries().flat_map(|(_, summary)| summary.notes.iter().map(ToString::to_string)));
+            notes.extend(traffic.summaries().flat_map(|summary| summary.notes.iter().map(ToString::to_string)));
             Ok((state, notes))
         };
         tokio::task::spawn_blocking(read)
@@ -139,8 +139,7 @@ fn steps(run: &RunRecord) -> Vec<Step> {
 /// A step that has begun.
 fn as_step(number: usize, step: &StepRecord) -> Option<Step> {
     let us = |time: jiff::Timestamp| u64::try_from(time.as_microsecond()).unwrap_or(0);
-    let kind = || serde_json::to_value(step.kind).ok().and_then(|kind| kind.as_str().map(str::to_owned));
-    let name = step.name.clone().or_else(kind).unwrap_or_default();
+    let name = step.label().to_owned();
     Some(Step { number, name, started_us: us(step.started_at?), ended_us: step.ended_at.map(us) })
 }
 

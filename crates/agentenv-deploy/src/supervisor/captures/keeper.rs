@@ -1,21 +1,16 @@
 //! Watches one capture: what was missed is on record, and another is started, three times a minute (CAP-4).
 
-use std::{
-    pin::pin,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use agentenv_protocol::control::DeployState;
 use tokio::task::spawn_blocking;
 
 use super::ring::Ring;
-use crate::supervisor::{ledger::Ledger, service::readable};
+use crate::supervisor::{
+    ledger::Ledger,
+    service::{RESTART_LIMIT, Restarts, readable},
+};
 
-/// Starts again within [`RESTART_WINDOW`] before the ring records no more.
-const RESTART_LIMIT: usize = 3;
-/// See [`RESTART_LIMIT`].
-const RESTART_WINDOW: Duration = Duration::from_secs(60);
 /// Before another try where one failed: a disk that is full now may not be in a moment.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 /// How often a capture is looked at that does not say that it ended: it may hang.
@@ -23,12 +18,12 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Keeps the capture going until the deploy ends, or it can't be kept.
 pub(super) async fn keep(ring: Arc<Ring>, ledger: Arc<Ledger>) {
-    let mut starts: Vec<Instant> = Vec::new();
+    let mut budget = Restarts::default();
     loop {
         let reason = ended(&ring).await;
         tracing::error!(website = %ring.website(), reason, "packets are missed");
         note(&ring, &ledger, reason).await;
-        if let Err(reason) = again(&ring, &mut starts).await {
+        if let Err(reason) = again(&ring, &mut budget).await {
             tracing::error!(website = %ring.website(), reason, "nothing is captured any more");
             blocking(move || ring.given_up(&reason)).await;
             return;
@@ -37,16 +32,13 @@ pub(super) async fn keep(ring: Arc<Ring>, ledger: Arc<Ledger>) {
 }
 
 /// Starts a new capture, or says why there is none any more.
-async fn again(ring: &Arc<Ring>, starts: &mut Vec<Instant>) -> Result<(), String> {
+async fn again(ring: &Arc<Ring>, budget: &mut Restarts) -> Result<(), String> {
     let mut reason = None;
     loop {
-        let now = Instant::now();
-        starts.retain(|start| now.duration_since(*start) < RESTART_WINDOW);
-        if starts.len() >= RESTART_LIMIT {
+        if !budget.another() {
             let limit = format!("it was started again {RESTART_LIMIT} times within a minute");
             return Err(reason.map_or(limit.clone(), |reason| format!("{limit}: {reason}")));
         }
-        starts.push(now);
         let started = Arc::clone(ring);
         match blocking(move || started.record().map(|()| started.resumed())).await {
             Some(Ok(())) => return Ok(()),

@@ -120,9 +120,10 @@ async fn answer(stream: &mut TcpStream, dir: &DeployDir, state: &Mutex<State>) -
         }
         _ => {}
     }
-    let opened = captures::open(dir, &CaptureId::parse(&name).unwrap()).unwrap();
+    let id = CaptureId::parse(&name).unwrap();
+    let listed = captures::listing(dir).unwrap().captures.into_iter().find(|capture| capture.id == id).unwrap();
     let mut bytes = Vec::new();
-    opened.file.take(opened.bytes).read_to_end(&mut bytes).unwrap();
+    captures::open(dir, &id).unwrap().take(listed.bytes).read_to_end(&mut bytes).unwrap();
     let whole = bytes.len();
     let last: usize = range.as_deref().unwrap().strip_prefix("0-").unwrap().parse().unwrap();
     bytes.truncate(if behaviour == Some(Behaviour::Short) { 24 } else { last + 1 });

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     limits,
-    record::{Flag, Upgrade},
+    record::{Flag, Header, Upgrade},
     tcp::Side,
 };
 
@@ -62,12 +62,11 @@ impl Conversation {
 
     /// Takes a head's memory from the account, or leaves its headers out.
     fn within_budget(&self, open: &mut Open, mut message: Message) -> Message {
-        let bytes = message.head.headers.iter().map(|header| 48 + header.name.len() + header.value.len());
-        let bytes = 512 + bytes.sum::<usize>();
+        let bytes = 512 + message.head.headers.iter().map(Header::weight).sum::<usize>();
         let reserved = match &mut open.reservation {
             Some(reservation) => reservation.grow(bytes),
             none => {
-                *none = self.budget.reserve(bytes);
+                *none = self.bodies.budget().reserve(bytes);
                 none.is_some()
             }
         };

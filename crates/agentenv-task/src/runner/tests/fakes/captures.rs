@@ -87,8 +87,7 @@ impl World {
     }
 
     pub fn reconcile(&self, record: &mut RunRecord) {
-        for deploy in record.deploys_with_captures() {
-            let Some(entry) = record.traffic_captures(&deploy) else { continue };
+        for (deploy, entry) in record.captures() {
             if let Some(universe) = self.universes.get(&entry.universe_id) {
                 record.reconcile_captures(&deploy, &universe.artifacts);
             }
