@@ -1,4 +1,5 @@
-//! CDP connections: relayed message by message, closed with a reason, held while a browser restarts (BR-1, RUN-7).
+//! CDP connections: relayed message by message, closed with a reason, held while a browser restarts (BR-1, RUN-7). A computer's
+//! viewers come through the same door.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,19 +29,33 @@ use tokio_tungstenite::{
 use crate::{
     Dial, Limits, Upstream,
     error::ProxyError,
-    limits::{CDP_CLOSE_WAIT, CDP_CONNECTIONS, CDP_MESSAGE_BYTES, CDP_RETRY, DEVTOOLS_BODY_BYTES},
+    limits::{CDP_CLOSE_WAIT, CDP_CONNECTIONS, CDP_MESSAGE_BYTES, CDP_RETRY, DEVTOOLS_BODY_BYTES, VNC_CONNECTIONS},
     oneshot,
 };
 
 /// What DevTools takes as `Host`: an address. It never looks at the port.
 pub(crate) const DEVTOOLS_HOST: &str = "127.0.0.1:9222";
 
-/// The CDP connections of a deploy's browsers.
+/// The CDP connections of a deploy's browsers, and the viewers of its computers.
 pub struct CdpGate {
     browsers: BTreeMap<Name, watch::Sender<Door>>,
     dial: Arc<dyn Dial>,
     limits: Limits,
-    places: Arc<Semaphore>,
+    clients: Places,
+    viewers: Places,
+}
+
+/// How many connections of one kind there may be.
+struct Places {
+    /// What they are, for whoever finds them taken.
+    of: &'static str,
+    free: Arc<Semaphore>,
+}
+
+impl Places {
+    fn new(of: &'static str, count: usize) -> Self {
+        Self { of, free: Arc::new(Semaphore::new(count)) }
+    }
 }
 
 /// Where a browser's connections stand.
@@ -78,7 +93,7 @@ impl Drop for Session {
 
 impl Session {
     /// Resolves when the browser's connections are to close, with what to say.
-    async fn closed(&self) -> Option<CloseFrame> {
+    pub(crate) async fn closed(&self) -> Option<CloseFrame> {
         let mut door = self.door.subscribe();
         match door.wait_for(|door| door.closings != self.closings).await {
             Ok(door) => door.frame.clone(),
@@ -93,12 +108,13 @@ impl CdpGate {
             browsers: browsers.into_iter().map(|name| (name, watch::Sender::new(Door::default()))).collect(),
             dial,
             limits,
-            places: Arc::new(Semaphore::new(CDP_CONNECTIONS)),
+            clients: Places::new("connections to browsers", CDP_CONNECTIONS),
+            viewers: Places::new("viewers", VNC_CONNECTIONS),
         }
     }
 
-    /// Closes every CDP connection of a browser with a code and a reason (at most 123 bytes are sent), and waits until they are
-    /// closed. New connections wait while the returned hold lives: keep it until the browser is there again, at most as
+    /// Closes every connection of a browser or computer, of CDP clients and of viewers, with a code and a reason (at most 123 bytes
+    /// are sent), and waits until they are closed. New connections wait while the returned hold lives: keep it until the browser is there again, at most as
     /// long as [`Limits::browser`], after which they get 503. An unknown browser has no connections.
     pub async fn close_all(&self, browser: &Name, code: u16, reason: &str) -> Hold {
         let Some(door) = self.browsers.get(browser) else {
@@ -120,15 +136,15 @@ impl CdpGate {
             let _ = door.subscribe().wait_for(|door| door.open == 0).await;
         });
         if closed.await.is_err() {
-            tracing::warn!(%browser, "CDP connections did not close");
+            tracing::warn!(%browser, "connections did not close");
         }
         hold
     }
 
     /// Takes a place for a new connection, once nothing holds the browser's door.
-    async fn enter(&self, browser: &Name) -> Result<Session, ProxyError> {
+    async fn enter(&self, places: &Places, browser: &Name) -> Result<Session, ProxyError> {
         let door = self.browsers.get(browser).ok_or(ProxyError::NoRoute)?;
-        let place = self.places.clone().try_acquire_owned().map_err(|_| ProxyError::Busy("connections to browsers"))?;
+        let place = places.free.clone().try_acquire_owned().map_err(|_| ProxyError::Busy(places.of))?;
         let mut watched = door.subscribe();
         let deadline = Instant::now() + self.limits.browser;
         loop {
@@ -154,11 +170,12 @@ impl CdpGate {
     /// Does `work` with a browser; once more with the next one, if the browser's connections are closed meanwhile.
     async fn with_browser<'a, T>(
         &'a self,
+        places: &Places,
         browser: &'a Name,
         work: impl Fn() -> BoxFuture<'a, Result<T, ProxyError>>,
     ) -> Result<(Session, T), ProxyError> {
         loop {
-            let session = self.enter(browser).await?;
+            let session = self.enter(places, browser).await?;
             tokio::select! {
                 done = work() => return Ok((session, done?)),
                 _ = session.closed() => {}
@@ -173,8 +190,18 @@ impl CdpGate {
         method: Method,
         target: &'a str,
     ) -> Result<Response<Bytes>, ProxyError> {
-        let (_, answer) = self.with_browser(browser, || self.ask_now(browser, method.clone(), target).boxed()).await?;
+        let ask = || self.ask_now(browser, method.clone(), target).boxed();
+        let (_, answer) = self.with_browser(&self.clients, browser, ask).await?;
         Ok(answer)
+    }
+
+    /// Opens a viewer's connection to a computer.
+    pub(crate) async fn view<'a>(
+        &'a self,
+        computer: &'a Name,
+        connect: impl Fn() -> BoxFuture<'a, Result<TcpStream, ProxyError>>,
+    ) -> Result<(Session, TcpStream), ProxyError> {
+        self.with_browser(&self.viewers, computer, connect).await
     }
 
     /// Opens a WebSocket to DevTools.
@@ -183,7 +210,7 @@ impl CdpGate {
         browser: &'a Name,
         path: &'a str,
     ) -> Result<(Session, WebSocketStream<TcpStream>), ProxyError> {
-        self.with_browser(browser, || self.connect_now(browser, path).boxed()).await
+        self.with_browser(&self.clients, browser, || self.connect_now(browser, path).boxed()).await
     }
 
     /// Asks; tries again while the browser isn't there, up to the limit.
@@ -307,6 +334,16 @@ pub(crate) async fn relay<C, B>(
         frame = session.closed() => frame,
         () = draining => Some(close_frame(1001, "the deploy is closing")),
     };
+    farewell(&mut to_client, &mut from_client, frame).await;
+    drop(session);
+}
+
+/// Ends a client's connection, and waits a moment for its answer.
+pub(crate) async fn farewell<S, R>(to_client: &mut S, from_client: &mut R, frame: Option<CloseFrame>)
+where
+    S: SinkExt<Message> + Unpin,
+    R: StreamExt<Item = Result<Message, tungstenite::Error>> + Unpin,
+{
     let goodbye = async {
         // Only fails where the client is gone already.
         let _ = to_client.send(Message::Close(frame)).await;
@@ -317,10 +354,9 @@ pub(crate) async fn relay<C, B>(
         }
     };
     let _ = tokio::time::timeout(CDP_CLOSE_WAIT, goodbye).await;
-    drop(session);
 }
 
-fn close_frame(code: u16, reason: &'static str) -> CloseFrame {
+pub(crate) fn close_frame(code: u16, reason: &'static str) -> CloseFrame {
     CloseFrame { code: code.into(), reason: reason.into() }
 }
 

@@ -173,7 +173,7 @@ impl Gateway {
         format!("{}/agent/{}/{browser}", self.url(), self.state.agent.expose())
     }
 
-    /// Closes and holds the CDP connections of browsers.
+    /// Closes and holds the connections of browsers and computers: CDP clients', and viewers'.
     pub fn cdp(&self) -> &CdpGate {
         &self.state.cdp
     }
@@ -240,7 +240,7 @@ impl State {
                 if !self.agent.matches(token.as_bytes()) {
                     return Err(ProxyError::Unauthorized);
                 }
-                match self.computers.serve(&self.life, &browser, &rest, request).await {
+                match self.computers.serve(&self.cdp, &self.life, &browser, &rest, request).await {
                     Ok(answer) => answer,
                     Err(request) => {
                         agent::serve(&self.cdp, &self.life, &self.agent, &host, &browser, &rest, request).await

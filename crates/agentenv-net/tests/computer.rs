@@ -5,6 +5,7 @@ mod common;
 use std::{
     net::{SocketAddr, TcpListener as StdTcpListener},
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use agentenv_net::{Computer, Gateway, Upstream};
@@ -14,9 +15,12 @@ use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _, future::BoxFutu
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
 };
-use tokio_tungstenite::tungstenite::{Message, client::IntoClientRequest as _};
+use tokio_tungstenite::{
+    WebSocketStream,
+    tungstenite::{self, Message},
+};
 
 /// A desktop that keeps what it was asked for.
 #[derive(Default)]
@@ -154,18 +158,42 @@ async fn only_the_agent_token_opens_a_computer_and_a_browser_is_none() {
     assert!(world.get(&world.path("desk", "view/view.js")).await.contains("RFB 003.008"));
 }
 
+type Viewer = WebSocketStream<TcpStream>;
+
+impl World {
+    /// A VNC server, in the place of the one before.
+    async fn vnc_server(&self) -> TcpListener {
+        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        self.deploy.wire.to(Upstream::Vnc { computer: name("desk") }, server.local_addr().unwrap());
+        server
+    }
+
+    async fn try_view(&self) -> Result<Viewer, tungstenite::Error> {
+        let url = self.gateway.url().replace("http", "ws") + &self.path("desk", "vnc");
+        let stream = TcpStream::connect(self.at).await.unwrap();
+        within(tokio_tungstenite::client_async(url, stream)).await.map(|(viewer, _)| viewer)
+    }
+
+    /// A viewer, and the server's end of its connection.
+    async fn view(&self, server: &TcpListener) -> (Viewer, TcpStream) {
+        let (viewer, accepted) = within(async { tokio::join!(self.try_view(), server.accept()) }).await;
+        (viewer.unwrap(), accepted.unwrap().0)
+    }
+}
+
+/// What a viewer is told when its connection ends.
+async fn farewell(viewer: &mut Viewer) -> (u16, String) {
+    match within(viewer.next()).await {
+        Some(Ok(Message::Close(Some(frame)))) => (frame.code.into(), frame.reason.to_string()),
+        other => panic!("{other:?}"),
+    }
+}
+
 #[tokio::test]
 async fn a_viewer_gets_the_bytes_of_a_vnc_connection() {
     let world = World::new().await;
-    let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    world.deploy.wire.to(Upstream::Vnc { computer: name("desk") }, server.local_addr().unwrap());
-    let url = world.gateway.url().replace("http", "ws") + &world.path("desk", "vnc");
-    let connected = tokio_tungstenite::client_async(
-        url.into_client_request().unwrap(),
-        tokio::net::TcpStream::connect(world.at).await.unwrap(),
-    );
-    let ((mut viewer, _), (mut vnc, _)) =
-        within(async { (connected.await.unwrap(), server.accept().await.unwrap()) }).await;
+    let server = world.vnc_server().await;
+    let (mut viewer, mut vnc) = world.view(&server).await;
     vnc.write_all(b"RFB 003.008\n").await.unwrap();
     assert_eq!(within(viewer.next()).await.unwrap().unwrap().into_data().as_ref(), b"RFB 003.008\n");
     viewer.send(Message::Binary(b"\x00\xff".to_vec().into())).await.unwrap();
@@ -173,14 +201,54 @@ async fn a_viewer_gets_the_bytes_of_a_vnc_connection() {
     within(vnc.read_exact(&mut bytes)).await.unwrap();
     assert_eq!(bytes, [0, 255]);
     drop(vnc);
-    assert!(matches!(within(viewer.next()).await, Some(Ok(Message::Close(_))) | None));
+    assert_eq!(farewell(&mut viewer).await, (1011, "the desktop closed the connection".to_owned()));
     // And where there is none, it says so.
     drop(server);
-    let request = format!(
-        "GET {} HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
-         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
-        world.path("desk", "vnc")
-    );
-    let answer = raw(world.at, &request).await;
-    assert_eq!(status(&answer), 502, "{answer}");
+    match world.try_view().await {
+        Err(tungstenite::Error::Http(answer)) => assert_eq!(answer.status(), 502),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_reset_closes_viewers_with_a_reason_and_holds_those_that_come() {
+    let world = Arc::new(World::new().await);
+    let first = world.vnc_server().await;
+    let (mut watching, _vnc) = world.view(&first).await;
+    // One that takes nothing keeps nobody waiting.
+    let (_lazy, mut flood) = world.view(&first).await;
+    let full = tokio::time::timeout(Duration::from_millis(300), async {
+        loop {
+            flood.write_all(&[7; 1 << 16]).await.unwrap();
+        }
+    });
+    assert!(full.await.is_err());
+    let desk = name("desk");
+    let (told, hold) = within(async {
+        let close = world.gateway.cdp().close_all(&desk, 1012, "the deploy is being reset");
+        tokio::join!(farewell(&mut watching), close)
+    })
+    .await;
+    assert_eq!(told, (1012, "the deploy is being reset".to_owned()));
+    drop(first);
+    let later = world.clone();
+    let viewer = tokio::spawn(async move { later.try_view().await });
+    let second = world.vnc_server().await;
+    let early = tokio::time::timeout(Duration::from_millis(100), second.accept()).await;
+    assert!(early.is_err() && !viewer.is_finished(), "it waits for the new desktop");
+    drop(hold);
+    let (mut vnc, _) = within(second.accept()).await.unwrap();
+    let mut viewer = within(viewer).await.unwrap().unwrap();
+    vnc.write_all(b"new").await.unwrap();
+    assert_eq!(within(viewer.next()).await.unwrap().unwrap().into_data().as_ref(), b"new");
+}
+
+#[tokio::test]
+async fn a_viewer_is_told_when_the_deploy_closes() {
+    let world = World::new().await;
+    let server = world.vnc_server().await;
+    let (mut viewer, _vnc) = world.view(&server).await;
+    let ending = tokio::spawn(world.gateway.shutdown());
+    assert_eq!(farewell(&mut viewer).await, (1001, "the deploy is closing".to_owned()));
+    within(ending).await.unwrap();
 }

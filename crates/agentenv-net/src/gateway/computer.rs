@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | GET `screenshot` | | the screen as PNG |
 //! | POST `act` | [`ComputerAction`] | [`ComputerReply`] |
-//! | GET `vnc` | | a WebSocket with the bytes of a VNC connection |
+//! | GET `vnc` | | a WebSocket with the bytes of a VNC connection; at a reset it is closed with 1012 |
 //! | GET `view/` | | a page that shows it |
 //!
 //! `screenshot` takes `scale` (0.25) and `region` (`x,y,width,height`); so does `act`, with `screenshot=true`. Everything else is the
@@ -14,30 +14,22 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use agentenv_protocol::{ComputerAction, ComputerError, ComputerErrorKind, ComputerReply, Name, Region};
 use base64::Engine as _;
-use futures_util::{SinkExt as _, StreamExt as _, future::BoxFuture};
+use futures_util::future::BoxFuture;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
-use hyper_util::rt::TokioIo;
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
-    sync::Semaphore,
-};
-use tokio_tungstenite::{
-    WebSocketStream,
-    tungstenite::{Message, protocol::Role, protocol::WebSocketConfig},
+
+use crate::{
+    Sites,
+    body::{self, Body},
+    cdp::CdpGate,
+    error::ProxyError,
+    headers::is_read,
+    life::Life,
+    limits::ACTION_BYTES,
 };
 
-use super::agent::switching;
-use crate::{
-    Sites, Upstream,
-    body::{self, Body},
-    error::ProxyError,
-    headers::{is_read, is_websocket},
-    life::Life,
-    limits::{ACTION_BYTES, RELAY_BYTES, VNC_CONNECTIONS, VNC_MESSAGE_BYTES},
-};
+mod viewer;
 
 /// The page for people, and its script.
 const VIEW_PAGE: &str = include_str!("computer/view.html");
@@ -56,17 +48,17 @@ pub trait Computer: Send + Sync {
 pub(super) struct Computers {
     desktops: BTreeMap<Name, Arc<dyn Computer>>,
     sites: Arc<Sites>,
-    viewers: Arc<Semaphore>,
 }
 
 impl Computers {
     pub(super) fn new(desktops: BTreeMap<Name, Arc<dyn Computer>>, sites: Arc<Sites>) -> Self {
-        Self { desktops, sites, viewers: Arc::new(Semaphore::new(VNC_CONNECTIONS)) }
+        Self { desktops, sites }
     }
 
     /// Answers a request that is for a desktop; gives back one that is for a browser.
     pub(super) async fn serve(
         &self,
+        gate: &CdpGate,
         life: &Life,
         name: &Name,
         rest: &str,
@@ -77,72 +69,13 @@ impl Computers {
         let answer = match path {
             "/screenshot" if *request.method() == Method::GET => screenshot(desktop, query).await,
             "/act" => act(desktop, query, request).await,
-            "/vnc" => self.vnc(life, name, request).await,
+            "/vnc" => viewer::serve(gate, life, &self.sites, name, request).await,
             "/view/" if is_read(request.method()) => page(VIEW_PAGE, "text/html; charset=utf-8"),
             "/view/view.js" if is_read(request.method()) => page(VIEW_SCRIPT, "text/javascript"),
             "/screenshot" | "/view/" | "/view/view.js" => Err(ProxyError::Method),
             _ => return Err(request),
         };
         Ok(answer)
-    }
-
-    /// A viewer's WebSocket: binary messages are the bytes of a VNC connection.
-    async fn vnc(
-        &self,
-        life: &Life,
-        name: &Name,
-        mut request: Request<Incoming>,
-    ) -> Result<Response<Body>, ProxyError> {
-        if !is_websocket(&request) {
-            return Err(ProxyError::BadRequest("a VNC viewer connects by WebSocket"));
-        }
-        let place = self.viewers.clone().try_acquire_owned().map_err(|_| ProxyError::Busy("viewers"))?;
-        let (upgrade, response) = switching(&mut request)?;
-        let upstream = Upstream::Vnc { computer: name.clone() };
-        let server = self.sites.connect(&upstream).await?;
-        let draining = life.clone();
-        life.spawn(async move {
-            if let Ok(client) = upgrade.await {
-                let config = WebSocketConfig::default().max_message_size(Some(VNC_MESSAGE_BYTES));
-                let client = WebSocketStream::from_raw_socket(TokioIo::new(client), Role::Server, Some(config)).await;
-                tokio::select! {
-                    () = relay(client, server) => {}
-                    () = draining.draining() => {}
-                }
-            }
-            drop(place);
-        });
-        Ok(response)
-    }
-}
-
-async fn relay(client: WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>, server: TcpStream) {
-    let (mut to_client, mut from_client) = client.split();
-    let (mut from_server, mut to_server) = server.into_split();
-    let up = async {
-        while let Some(Ok(message)) = from_client.next().await {
-            let sent = match message {
-                Message::Binary(bytes) => to_server.write_all(&bytes).await,
-                Message::Close(_) => return,
-                _ => Ok(()),
-            };
-            if sent.is_err() {
-                return;
-            }
-        }
-    };
-    let down = async {
-        let mut buffer = vec![0; RELAY_BYTES];
-        while let Ok(length @ 1..) = from_server.read(&mut buffer).await {
-            if to_client.send(Message::Binary(buffer[..length].to_vec().into())).await.is_err() {
-                return;
-            }
-        }
-        let _ = to_client.close().await;
-    };
-    tokio::select! {
-        () = up => {}
-        () = down => {}
     }
 }
 

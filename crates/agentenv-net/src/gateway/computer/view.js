@@ -3,26 +3,57 @@
 const status = document.getElementById("status");
 const canvas = document.getElementById("screen");
 const context = canvas.getContext("2d");
-const say = (text) => { status.textContent = text; };
+// Of the page: connecting, connected, away (it comes back by itself) or ended.
+const show = (state, text) => {
+  document.documentElement.dataset.state = state;
+  status.textContent = text;
+};
 
 const address = new URL("../vnc", location.href);
 address.protocol = address.protocol === "https:" ? "wss:" : "ws:";
-const socket = new WebSocket(address);
-socket.binaryType = "arraybuffer";
 
+// How long a lost screen is asked for again: a reset takes seconds, on a busy machine a minute.
+const GIVE_UP_MS = 10 * 60_000;
+// Between two tries, doubled each time. The gateway lets the first one wait until a reset is over.
+const FIRST_PAUSE_MS = 250, LONGEST_PAUSE_MS = 5_000;
+// RFC 6455: the deploy is closing, and nothing comes back.
+const GOING_AWAY = 1001;
+
+let socket = null, pause = FIRST_PAUSE_MS, lostAt = null, why = "";
 // Bytes that have come and were not read yet.
 let chunks = [], available = 0, wanted = null;
+let buttons = 0;
 
-socket.onmessage = ({ data }) => {
-  chunks.push(new Uint8Array(data));
-  available += data.byteLength;
-  if (wanted && available >= wanted.length) {
-    const { length, done } = wanted;
-    wanted = null;
-    done(take(length));
+function connect() {
+  [chunks, available, wanted, buttons] = [[], 0, null, 0];
+  socket = new WebSocket(address);
+  socket.binaryType = "arraybuffer";
+  socket.onmessage = ({ data }) => {
+    chunks.push(new Uint8Array(data));
+    available += data.byteLength;
+    if (wanted && available >= wanted.length) {
+      const { length, done } = wanted;
+      wanted = null;
+      done(take(length));
+    }
+  };
+  socket.onclose = lost;
+  // What is no VNC now will be none later.
+  run().catch((error) => { socket.onclose = null; socket.close(); show("ended", error.message); });
+}
+
+function lost({ code, reason }) {
+  // A try that failed has no reason of its own.
+  why = reason || why || "the connection was lost";
+  lostAt ??= performance.now();
+  if (code === GOING_AWAY || performance.now() - lostAt > GIVE_UP_MS) {
+    show("ended", `${why}; reload the page to try again`);
+    return;
   }
-};
-socket.onclose = () => say("disconnected");
+  show("away", `${why}; the screen comes back by itself`);
+  setTimeout(connect, pause);
+  pause = Math.min(2 * pause, LONGEST_PAUSE_MS);
+}
 
 function take(length) {
   const bytes = new Uint8Array(length);
@@ -78,8 +109,8 @@ async function run() {
   // 32 bits a pixel, true colour, red first: as a canvas has them. Then copies and raw pixels.
   send(0, 0, 0, 0, 32, 24, 0, 1, u16(255), u16(255), u16(255), 0, 8, 16, 0, 0, 0);
   send(2, 0, u16(2), u32(1), u32(0));
-  say(name || "connected");
-  document.documentElement.dataset.state = "connected";
+  show("connected", name || "connected");
+  [pause, lostAt, why] = [FIRST_PAUSE_MS, null, ""];
   askForUpdate(false);
   for (;;) {
     const kind = (await read(1)).getUint8(0);
@@ -99,7 +130,6 @@ async function run() {
   }
 }
 
-let buttons = 0;
 function pointer(event) {
   const frame = canvas.getBoundingClientRect();
   const place = (at, start, length, size) => Math.max(0, Math.min(size - 1, Math.floor((at - start) * size / length)));
@@ -136,4 +166,4 @@ function key(event) {
 canvas.addEventListener("keydown", key);
 canvas.addEventListener("keyup", key);
 
-run().catch((error) => { say(error.message); socket.close(); });
+connect();
