@@ -1,12 +1,14 @@
 //! Computers: what an agent does at a desktop by picture, mouse and keyboard, and what it can't.
 
-use std::{fs, process::Command, time::Duration};
+use std::fs;
 
 use agentenv_protocol::{ExitCode, control::DeployState};
-use agentenv_tests::{Bundle, Deploy, Hand, Home, PATIENCE, Part, PySite, eventually, run_within, target};
+use agentenv_tests::{Bundle, Deploy, Hand, Home, PATIENCE, Part, PySite, eventually};
 use serde_json::{Value, json};
 
 use crate::python::program;
+
+mod view;
 
 /// The colour of the shop's buttons.
 const BRAND: [u8; 3] = [0x2f, 0x5d, 0x73];
@@ -101,45 +103,8 @@ fn something_is_bought_written_down_and_watched() {
     ] {
         home.run(&["env", "cp", id, from, to]).fails(code, &[says]);
     }
-    watched(&home, &deploy);
+    view::watched(&home, &deploy);
     deploy.close();
-}
-
-/// A person looks at the screen in a browser of their own, and types.
-#[track_caller]
-fn watched(home: &Home, deploy: &Deploy<'_>) {
-    let url = home.run(&["env", "view", deploy.id(), "--json"]).json()["url"].as_str().expect("a URL").to_owned();
-    let script = format!(
-        r#"
-import json
-from playwright.sync_api import sync_playwright
-with sync_playwright() as playwright:
-    browser = playwright.chromium.launch(executable_path="/usr/lib/chromium/chromium", args=["--no-sandbox"])
-    page = browser.new_page(viewport={{"width": 1400, "height": 900}}, bypass_csp=True)
-    page.goto({url:?})
-    count = """() => {{
-        const canvas = document.getElementById("screen");
-        if (canvas.width !== 1280 || canvas.height !== 800) return 0;
-        const data = canvas.getContext("2d").getImageData(0, 0, 1280, 800).data, seen = new Set();
-        for (let i = 0; i < data.length; i += 4) seen.add(data[i] << 16 | data[i + 1] << 8 | data[i + 2]);
-        return data[4 * (1280 * 790 + 640)] ? seen.size : 0;
-    }}"""
-    try:
-        # Not by wait_for_function: the page's policy forbids the eval that it polls with.
-        for _ in range(150):
-            if page.evaluate(count) > 50: break
-            page.wait_for_timeout(100)
-    finally:
-        page.screenshot(path={path:?})
-    print(json.dumps(page.evaluate(count)))
-    browser.close()
-"#,
-        path = target().join("screenshots/computer-view.png").display().to_string(),
-    );
-    let mut python = Command::new(target().join("venv/bin/python"));
-    python.args(["-c", &script]).env_remove("PYTHONPATH").env("TMPDIR", home.path());
-    let colours = run_within(Duration::from_secs(60), &mut python, None).json();
-    assert!(colours.as_u64().is_some_and(|colours| colours > 50), "{colours}");
 }
 
 /// A computer and a browser beside two sites.
@@ -207,7 +172,7 @@ fn every_program_reaches_the_sites_by_name_and_nothing_else_and_a_reset_empties_
     let panel = deploy.exec("pc", &["sh", "-c", "tr '\\0' '\\n' < /proc/$(pgrep -x tint2)/environ"]).ok();
     assert!(panel.contains("COLOUR=green") && !panel.contains("AGENTENV_"), "{panel}");
     let reset = home.run(&["env", "reset", deploy.id(), "--json"]).json();
-    assert_eq!(reset["browsers"]["pc"], "cold", "{reset}");
+    assert_eq!(reset["browsers"]["pc"], "cold: no reset was foreseen", "{reset}");
     assert_eq!(
         deploy.exec("pc", &["ls", "/home/agent"]).ok().split_whitespace().collect::<Vec<_>>(),
         ["Desktop", "Documents", "Downloads"]
