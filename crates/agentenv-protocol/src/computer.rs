@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The JSON Schema of [`ComputerAction`], as published.
+pub const COMPUTER_ACTION_SCHEMA: &str = include_str!("../schemas/computer-action.schema.json");
+
 /// A place on the screen, in its own pixels: `[x, y]`, the top left one is `[0, 0]`. The scale of a screenshot changes nothing.
 pub type Coordinate = [i32; 2];
 
@@ -30,37 +33,37 @@ pub enum ComputerAction {
     },
     /// Clicks with the right button.
     RightClick {
-        /// See [`Self::LeftClick`].
+        /// Where; where the cursor is without it.
         #[serde(default)]
         coordinate: Option<Coordinate>,
-        /// See [`Self::LeftClick`].
+        /// Keys held meanwhile: `ctrl`, `ctrl+shift`.
         #[serde(default)]
         text: Option<String>,
     },
     /// Clicks with the middle button.
     MiddleClick {
-        /// See [`Self::LeftClick`].
+        /// Where; where the cursor is without it.
         #[serde(default)]
         coordinate: Option<Coordinate>,
-        /// See [`Self::LeftClick`].
+        /// Keys held meanwhile: `ctrl`, `ctrl+shift`.
         #[serde(default)]
         text: Option<String>,
     },
     /// Clicks twice.
     DoubleClick {
-        /// See [`Self::LeftClick`].
+        /// Where; where the cursor is without it.
         #[serde(default)]
         coordinate: Option<Coordinate>,
-        /// See [`Self::LeftClick`].
+        /// Keys held meanwhile: `ctrl`, `ctrl+shift`.
         #[serde(default)]
         text: Option<String>,
     },
     /// Clicks three times.
     TripleClick {
-        /// See [`Self::LeftClick`].
+        /// Where; where the cursor is without it.
         #[serde(default)]
         coordinate: Option<Coordinate>,
-        /// See [`Self::LeftClick`].
+        /// Keys held meanwhile: `ctrl`, `ctrl+shift`.
         #[serde(default)]
         text: Option<String>,
     },
@@ -84,8 +87,9 @@ pub enum ComputerAction {
         /// Which way the page moves.
         scroll_direction: ScrollDirection,
         /// Clicks of the wheel: 1 to 100.
+        #[cfg_attr(test, schemars(range(min = 1, max = 100)))]
         scroll_amount: u32,
-        /// See [`Self::LeftClick`].
+        /// Keys held meanwhile: `ctrl`, `ctrl+shift`.
         #[serde(default)]
         text: Option<String>,
     },
@@ -96,19 +100,22 @@ pub enum ComputerAction {
     },
     /// Holds keys.
     HoldKey {
-        /// See [`Self::Key`].
+        /// Such as `shift`, `ctrl+Tab`.
         text: String,
         /// In seconds, up to 60.
+        #[cfg_attr(test, schemars(range(min = 0, max = 60)))]
         duration: f64,
     },
     /// Types a text, of any characters.
     Type {
         /// At most 10,000 characters.
+        #[cfg_attr(test, schemars(length(max = 10000)))]
         text: String,
     },
     /// Waits.
     Wait {
         /// In seconds, up to 60.
+        #[cfg_attr(test, schemars(range(min = 0, max = 60)))]
         duration: f64,
     },
 }

@@ -21,7 +21,8 @@ mod website;
 
 pub use card::{AgentCard, AgentExtension, AgentInterface, Capabilities, WebsiteParams};
 pub use computer::{
-    ComputerAction, ComputerError, ComputerErrorKind, ComputerReply, Coordinate, Region, ScrollDirection,
+    COMPUTER_ACTION_SCHEMA, ComputerAction, ComputerError, ComputerErrorKind, ComputerReply, Coordinate, Region,
+    ScrollDirection,
 };
 pub use exit::ExitCode;
 pub use home::{CACHE_ENV, HOME_ENV, Home};
