@@ -7,7 +7,7 @@
 mod accounts;
 mod browser;
 pub mod captures;
-mod cdp;
+pub mod cdp;
 mod client;
 mod denied;
 mod desktop;
@@ -28,6 +28,7 @@ mod tools;
 use agentenv_protocol::{DeployId, Home, Name};
 
 pub use accounts::LiveAccount;
+pub use browser::{PageError, load_page};
 pub use client::ControlClient;
 pub use desktop::{DESKTOP_COMMAND, desktop_main, missing_packages as missing_desktop_packages};
 pub use host_settings::{HostSettings, HostSettingsError, UPSTREAM_PROXY_VARIABLE};

@@ -27,3 +27,4 @@ pub use control::Browser;
 pub use error::{BrowserError, PageError, SignInError};
 pub use fonts::font_cache;
 pub use launch::{BrowserSpec, HOME, Launch, Proxy, Viewport, chromium, find_chromium};
+pub use page::load as load_page;

@@ -20,7 +20,7 @@ struct Progress {
 }
 
 /// Navigates and waits until the page and everything in it is loaded. Answers the document's HTTP status, where it has one.
-pub(super) async fn load(page: &Session, url: &str, limit: Duration) -> Result<Option<u16>, PageError> {
+pub async fn load(page: &Session, url: &str, limit: Duration) -> Result<Option<u16>, PageError> {
     let deadline = Instant::now() + limit;
     match timeout_at(deadline, load_without_limit(page, url, limit)).await {
         Ok(result) => result,
@@ -94,10 +94,16 @@ async fn wait(page: &Session, events: &mut Events, progress: &mut Progress) -> R
     }
 }
 
-/// A dialog holds a page up until it is answered; Playwright dismisses them too where nobody listens.
+/// A dialog holds a page up until it is answered; Playwright dismisses them too where nobody listens. The one that asks
+/// whether to leave a page is answered with yes: leaving it is what was asked for.
 async fn dismiss(page: &Session, event: &Event) -> Result<(), PageError> {
     if event.is(page, "Page.javascriptDialogOpening") {
-        page.call("Page.handleJavaScriptDialog", json!({ "accept": false })).await?;
+        let leave = event.text("/type") == "beforeunload";
+        match page.call("Page.handleJavaScriptDialog", json!({ "accept": leave })).await {
+            // Another client may have answered it first.
+            Ok(_) | Err(CdpError::Refused { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
     Ok(())
 }

@@ -49,12 +49,12 @@ where
 }
 
 /// Asks for the browser's endpoint. DevTools refuses a `Host` that is neither an address nor localhost.
-async fn ask_version(stream: TcpStream, port: u16) -> Result<Version, CdpError> {
+async fn ask_version(stream: TcpStream, port: u16, base: &str) -> Result<Version, CdpError> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    let request = Request::get("/json/version")
+    let request = Request::get(format!("{base}/json/version"))
         .header(HOST, format!("127.0.0.1:{port}"))
         .body(Empty::<Bytes>::new())
-        .expect("constant parts make a request");
+        .map_err(|_| CdpError::BadAddress)?;
     let ask = async {
         let response = sender.send_request(request).await?;
         if response.status() != StatusCode::OK {
@@ -89,10 +89,11 @@ pub(super) fn parse_version(body: &[u8]) -> Result<Version, CdpError> {
     Ok(Version { product, path })
 }
 
-/// Connects to a browser that may still be starting.
+/// Connects to a browser that may still be starting; `base` goes before DevTools' paths.
 pub(super) async fn connect<F, R>(
     dial: F,
     port: u16,
+    base: &str,
     limit: Duration,
 ) -> Result<(Version, WebSocketStream<TcpStream>), CdpError>
 where
@@ -102,7 +103,7 @@ where
     let started = Instant::now();
     let first = dial_until(&dial, started, limit).await?;
     let rest = async {
-        let version = ask_version(first, port).await?;
+        let version = ask_version(first, port, base).await?;
         let second = dial_until(&dial, started, limit).await?;
         second.set_nodelay(true).ok();
         let config = WebSocketConfig::default()

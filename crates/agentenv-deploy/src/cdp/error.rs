@@ -28,6 +28,9 @@ pub enum CdpError {
         /// What was wrong with it.
         what: &'static str,
     },
+    /// What goes before DevTools' paths is no path.
+    #[error("the address of the browser's DevTools is no URL")]
+    BadAddress,
     /// HTTP broke off.
     #[error("the browser's DevTools broke off")]
     Http(#[from] hyper::Error),

@@ -1,6 +1,9 @@
 //! The one task that owns the WebSocket: numbers calls, hands answers back, spreads events.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+};
 
 use futures_util::{SinkExt, StreamExt};
 use serde::Deserialize;
@@ -60,6 +63,7 @@ pub(super) async fn run(
     mut socket: WebSocketStream<TcpStream>,
     mut calls: mpsc::Receiver<Call>,
     events: broadcast::Sender<Arc<Event>>,
+    ended: Arc<OnceLock<String>>,
 ) {
     let mut pending = Pending::new();
     let mut last_id = 0u64;
@@ -78,7 +82,14 @@ pub(super) async fn run(
             }
             message = socket.next() => match message {
                 Some(Ok(Message::Text(text))) => receive(&text, &mut pending, &events),
-                Some(Ok(Message::Close(_)) | Err(_)) | None => break,
+                Some(Ok(Message::Close(frame))) => {
+                    // Before the calls that wait are told that it is closed.
+                    if let Some(frame) = frame.filter(|frame| !frame.reason.is_empty()) {
+                        ended.set(frame.reason.to_string()).ok();
+                    }
+                    break;
+                }
+                Some(Err(_)) | None => break,
                 Some(Ok(_)) => {}
             },
         }

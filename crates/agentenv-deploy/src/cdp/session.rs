@@ -1,6 +1,11 @@
 //! Handles: one for the browser, one for each attached target.
 
-use std::{future::Future, io, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    io,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 use tokio::{
@@ -23,6 +28,7 @@ pub struct Cdp {
     calls: mpsc::Sender<Call>,
     events: broadcast::WeakSender<Arc<Event>>,
     product: Arc<str>,
+    ended: Arc<OnceLock<String>>,
 }
 
 impl Cdp {
@@ -32,12 +38,22 @@ impl Cdp {
         F: Fn() -> R,
         R: Future<Output = io::Result<TcpStream>>,
     {
-        let (version, socket) = connect::connect(dial, port, limit).await?;
+        Self::connect_below(dial, port, "", limit).await
+    }
+
+    /// Connects to a browser whose DevTools are below a path: `/agent/TOKEN/BROWSER` at a gateway.
+    pub async fn connect_below<F, R>(dial: F, port: u16, base: &str, limit: Duration) -> Result<Self, CdpError>
+    where
+        F: Fn() -> R,
+        R: Future<Output = io::Result<TcpStream>>,
+    {
+        let (version, socket) = connect::connect(dial, port, base, limit).await?;
         let (calls, receiver) = mpsc::channel(CALL_QUEUE);
         let (events, _) = broadcast::channel(EVENT_QUEUE);
         let weak = events.downgrade();
-        tokio::spawn(link::run(socket, receiver, events));
-        Ok(Self { calls, events: weak, product: version.product.into() })
+        let ended = Arc::new(OnceLock::new());
+        tokio::spawn(link::run(socket, receiver, events, Arc::clone(&ended)));
+        Ok(Self { calls, events: weak, product: version.product.into(), ended })
     }
 
     /// The browser's product and version, such as `Chrome/156.0.8078.108`.
@@ -48,6 +64,11 @@ impl Cdp {
     /// Whether it is still connected.
     pub fn is_open(&self) -> bool {
         self.events.upgrade().is_some()
+    }
+
+    /// What the other end said when it closed the connection, where it said something.
+    pub fn close_reason(&self) -> Option<&str> {
+        self.ended.get().map(String::as_str)
     }
 
     /// Listens to events from now on; of a closed connection it ends at once.

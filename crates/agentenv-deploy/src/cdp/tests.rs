@@ -8,7 +8,10 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
 };
-use tokio_tungstenite::{WebSocketStream, accept_async, tungstenite::Message};
+use tokio_tungstenite::{
+    WebSocketStream, accept_async,
+    tungstenite::{Message, protocol::CloseFrame},
+};
 
 use super::{Cdp, CdpError, connect::parse_version};
 
@@ -34,6 +37,21 @@ async fn scripted(version: &'static str) -> (u16, tokio::task::JoinHandle<Option
 
 async fn dial(port: u16) -> io::Result<TcpStream> {
     TcpStream::connect(("127.0.0.1", port)).await
+}
+
+/// Reads `/json/version` asked for below a path; answers nothing.
+async fn asked_path(base: &str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let asked = async {
+        let (mut http, _) = listener.accept().await.unwrap();
+        let mut head = [0; 1024];
+        let read = http.read(&mut head).await.unwrap();
+        String::from_utf8_lossy(&head[..read]).lines().next().unwrap_or_default().to_owned()
+    };
+    let (asked, refused) = tokio::join!(asked, Cdp::connect_below(|| dial(port), port, base, LIMIT));
+    assert!(refused.is_err());
+    asked
 }
 
 async fn receive(socket: &mut WebSocketStream<TcpStream>) -> Value {
@@ -102,6 +120,26 @@ async fn a_call_without_an_answer_times_out_and_one_cut_off_is_closed() {
     assert!(matches!(error, Err(CdpError::Closed)), "{error:?}");
     assert!(matches!(cdp.call("Browser.close", json!({})).await, Err(CdpError::Closed)));
     assert!(matches!(cdp.events().next().await, Err(CdpError::Closed)));
+}
+
+#[tokio::test]
+async fn who_closes_is_heard_and_a_path_goes_before_devtools_own() {
+    let (port, server) = scripted(VERSION).await;
+    let cdp = Cdp::connect(|| dial(port), port, LIMIT).await.unwrap();
+    let mut socket = server.await.unwrap().unwrap();
+    assert_eq!(cdp.close_reason(), None);
+    let close = async {
+        receive(&mut socket).await;
+        let frame = CloseFrame { code: 1012.into(), reason: "the deploy is being reset".into() };
+        socket.close(Some(frame)).await.unwrap();
+        while socket.next().await.is_some() {}
+    };
+    let (error, ()) = tokio::join!(cdp.call("Target.getTargets", json!({})), close);
+    assert!(matches!(error, Err(CdpError::Closed)), "{error:?}");
+    assert_eq!(cdp.close_reason(), Some("the deploy is being reset"));
+
+    assert_eq!(asked_path("").await, "GET /json/version HTTP/1.1");
+    assert_eq!(asked_path("/agent/t/desk").await, "GET /agent/t/desk/json/version HTTP/1.1");
 }
 
 #[tokio::test]
