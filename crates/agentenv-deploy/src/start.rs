@@ -52,6 +52,8 @@ pub struct StartRequest {
     pub share_account: bool,
     /// How long it may live once it is ready; as long as nobody closes it without one.
     pub ttl: Option<Duration>,
+    /// Whether it is going to be reset: its browsers and computers then have a warm spare from the start.
+    pub expects_reset: bool,
 }
 
 /// What the supervisor reads from its standard input: one line of JSON. The pipe stays open until it is ready; its end means
@@ -67,6 +69,7 @@ pub(crate) struct SupervisorInput {
     /// How real sites are reached.
     pub(crate) host: HostInput,
     pub(crate) ttl: Option<Duration>,
+    pub(crate) expects_reset: bool,
 }
 
 /// What the supervisor says on its standard output, a line each, until it is ready.
@@ -205,6 +208,7 @@ async fn run(
         secrets: request.values.secrets().map(|(path, value)| (path.clone(), exposed(value))).collect(),
         host: request.host.to_input(),
         ttl: request.ttl,
+        expects_reset: request.expects_reset,
     };
     let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(ControlError::infrastructure("the supervisor has no pipes"));

@@ -201,7 +201,10 @@ pub struct ResetReport {
     pub data_ms: f64,
     /// Browsers stopped, started, start tabs open, in milliseconds.
     pub browser_ms: f64,
-    /// `cold` or `spare` for each browser.
+    /// Of these, opening and loading the start tabs; the slowest browser's.
+    #[serde(default)]
+    pub tabs_ms: f64,
+    /// For each browser and computer `spare`, or `cold: ` and why.
     pub browsers: BTreeMap<Name, String>,
     /// The live sites: what was loaded is gone and the browsers are signed out, but what was changed on the real sites stays
     /// (LIVE-6).

@@ -258,3 +258,11 @@ pub struct Task {
     /// Its steps; never empty.
     pub steps: Vec<Step>,
 }
+
+impl Task {
+    /// Whether one of its steps resets this deploy.
+    pub fn resets(&self, deploy: DeployStep) -> bool {
+        let resets = |step: &Step| matches!(step.action, Action::ResetEnv { deploy: of } if of == deploy);
+        self.steps.iter().any(resets)
+    }
+}

@@ -21,6 +21,8 @@ pub struct DeployRequest {
     pub run: RunId,
     /// What the step says.
     pub step: DeployEnv,
+    /// Whether a later step resets it.
+    pub expects_reset: bool,
     /// When it must be ready.
     pub deadline: Instant,
     /// Where to say what is going on.

@@ -19,6 +19,21 @@ fn a_deploy_with_a_browser_leaves_the_machine_as_it_was() {
 }
 
 #[test]
+fn a_deploy_that_is_closed_while_its_spare_is_made_leaves_the_machine_as_it_was() {
+    let home = desk();
+    let before = Snapshot::take();
+    for resets in [0, 1] {
+        let deploy = home.deploy_with("desk", &["--expect-reset"]);
+        for _ in 0..resets {
+            home.run(&["env", "reset", deploy.id()]).ok();
+        }
+        deploy.close();
+        home.assert_idle();
+        before.assert_nothing_left(&home);
+    }
+}
+
+#[test]
 fn a_captured_deploy_leaves_the_machine_as_it_was() {
     let home = pods(&[PySite::new("alpha"), PySite::new("beta")]);
     let before = Snapshot::take();

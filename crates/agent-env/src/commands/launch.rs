@@ -45,6 +45,9 @@ pub(crate) struct DeployArgs {
     /// Use an account of a live site that another deploy uses already
     #[arg(long)]
     share_account: bool,
+    /// Keep a warm spare of each browser and computer from the start, so that also the first reset is quick
+    #[arg(long)]
+    expect_reset: bool,
     #[command(flatten)]
     host: HostArgs,
     /// Record every packet of the websites
@@ -70,6 +73,7 @@ pub(crate) struct Wishes {
     pub(crate) capture_traffic: Option<CaptureOptions>,
     pub(crate) ready_timeout_s: Option<u32>,
     pub(crate) ttl: Option<Duration>,
+    pub(crate) expects_reset: bool,
 }
 
 /// `env deploy`
@@ -81,10 +85,11 @@ pub(crate) async fn deploy(home: &Home, output: Output, args: &DeployArgs) -> Re
         capture_traffic: args.capture_traffic.then(|| CaptureOptions::new(args.capture_files, args.capture_file_mb)),
         ready_timeout_s: args.ready_timeout,
         ttl: args.ttl.map(Duration::from_secs),
+        expects_reset: args.expect_reset,
     };
     let plan = launcher.plan(&args.env, &wishes).await?;
     let id = DeployId::random();
-    let info = launcher.start(id, args.name.clone(), plan, wishes.ttl, |what| activity.say(what)).await?;
+    let info = launcher.start(id, args.name.clone(), plan, &wishes, |what| activity.say(what)).await?;
     activity.finish();
     output.result(&info, || describe(&info))
 }
@@ -97,6 +102,7 @@ fn describe(info: &DeployInfo) -> String {
         lines.push(format!("  website {}  {}{browse}", website.name, website.urls.join(" ")));
     }
     lines.extend(info.browsers.iter().map(|browser| format!("  browser {}  {}", browser.name, browser.cdp_url)));
+    lines.extend(info.computers.iter().map(|computer| format!("  computer {}  {}", computer.name, computer.cdp_url)));
     lines.extend(info.captures.iter().map(|ring| {
         let megabytes = ring.file_bytes / 1_000_000;
         format!("  capture {}  the last {} files of {megabytes} MB", ring.website, ring.files)
@@ -144,7 +150,7 @@ impl Launcher {
         id: DeployId,
         name: Option<Name>,
         plan: Plan,
-        ttl: Option<Duration>,
+        wishes: &Wishes,
         progress: impl FnMut(&str) + Send,
     ) -> Result<DeployInfo, ControlError> {
         let store = self.store().await?;
@@ -156,7 +162,8 @@ impl Launcher {
             let trees = trees(store, &plan).await?;
             let values = self.values(&plan).await?;
             let (host, share_account) = (self.host.clone(), self.share_account);
-            let request = StartRequest { id, name, plan, trees, values, host, share_account, ttl };
+            let Wishes { ttl, expects_reset, .. } = *wishes;
+            let request = StartRequest { id, name, plan, trees, values, host, share_account, ttl, expects_reset };
             agentenv_deploy::start(&self.home, request, progress).await
         };
         let started = started.await;
@@ -236,7 +243,10 @@ impl MakeDeploys for Launcher {
                 provider: plan.provider.clone(),
                 live: live.collect(),
                 websites: plan.websites.iter().map(|website| website.name.clone()).collect(),
-                browsers: plan.browsers.iter().map(|browser| browser.name.clone()).collect(),
+                browsers: {
+                    let computers = plan.computers.iter().map(|computer| &computer.name);
+                    plan.browsers.iter().map(|browser| &browser.name).chain(computers).cloned().collect()
+                },
                 versions: plan.versions,
             })
         })
@@ -244,9 +254,10 @@ impl MakeDeploys for Launcher {
 
     fn deploy(&self, request: DeployRequest) -> Answer<'_, DeployInfo> {
         Box::pin(async move {
-            let plan = Launcher::plan(self, &env_ref(&request.step), &wishes(&request.step)).await?;
+            let wishes = Wishes { expects_reset: request.expects_reset, ..wishes(&request.step) };
+            let plan = Launcher::plan(self, &env_ref(&request.step), &wishes).await?;
             let name = request.step.deploy_name.clone();
-            let started = self.start(request.deploy, name, plan, None, |what| request.progress.say(what));
+            let started = self.start(request.deploy, name, plan, &wishes, |what| request.progress.say(what));
             tokio::time::timeout_at(request.deadline, started).await.unwrap_or_else(|_| {
                 Err(ControlError::new(ExitCode::TimedOut, format!("env `{}` was not ready in time", request.step.env)))
             })
@@ -270,6 +281,6 @@ fn wishes(step: &DeployEnv) -> Wishes {
         provider: step.provider.clone(),
         capture_traffic: step.capture_traffic.then(|| CaptureOptions::new(step.capture_files, step.capture_file_mb)),
         ready_timeout_s: step.ready_timeout.map(|timeout| u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX)),
-        ttl: None,
+        ..Wishes::default()
     }
 }

@@ -61,9 +61,10 @@ pub(crate) async fn check(home: &Home, output: Output, args: &CheckArgs) -> Resu
         Putter { home, store: &store, progress: &progress }.prepare(Some(&args.dir), &Flags::default()).await?;
     // Version 0: it runs, and is not stored.
     let env = EnvVersion { name: prepared.name, version: 0, spec: prepared.spec, tree: prepared.tree };
-    let plan = Launcher::plan_alone(env, &Wishes::default())?;
+    let wishes = Wishes::default();
+    let plan = Launcher::plan_alone(env, &wishes)?;
     let launcher = Launcher::new(home.clone(), args.host.settings()?, false);
-    let info = launcher.start(DeployId::random(), None, plan, None, progress).await?;
+    let info = launcher.start(DeployId::random(), None, plan, &wishes, progress).await?;
     activity.say("checking");
     let checked = rules(home, &info).await;
     ControlClient::new(home.deploy(&info.deploy)).close(&CloseRequest::default()).await?;

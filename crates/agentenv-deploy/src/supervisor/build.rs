@@ -32,7 +32,6 @@ use super::{
     machine::{Kind, Machine},
     own_program,
     pod::Pod,
-    probe,
     reach::{self, RealSites},
     sockets::Sockets,
     specs::Host,
@@ -94,7 +93,9 @@ impl Context {
             .map_err(|error| ControlError::infrastructure(format!("a sandbox could not be made: {error}")))?
             .map_err(|error| self.sandbox_error(&error))?;
         let sockets = Sockets::new(sandbox);
-        self.down.sandbox(&sockets);
+        self.down
+            .sandbox(&sockets)
+            .map_err(|error| ControlError::infrastructure(format!("a sandbox could not be made: {error}")))?;
         Ok(sockets)
     }
 
@@ -133,12 +134,12 @@ pub(crate) async fn build(prepared: Prepared, down: &Down) -> Result<Arc<Deploy>
     for (machine, sockets) in started {
         let routed = if machine.routes_sites() { Arc::clone(&names.table) } else { Arc::default() };
         let table = reach::table(&routed, machine.network());
-        down.net(machine.serve(names.net(&context, authority, &sites, machine.sandbox(), table), sockets)?);
+        let net = names.net(&context, authority, &sites, machine.sandbox(), table);
+        machine.serve(&context, net, names.first_names(), sockets)?;
         machines.push(machine);
     }
     let gateway = names.gateway(&context, &pods, &machines, Arc::clone(&sites))?;
-    let first_names = names.first_names();
-    let probing = probe::machines(&context, &machines, &first_names);
+    let probing = try_join_all(machines.iter().map(|machine| machine.probe(&context)));
     let opening = try_join_all(machines.iter().map(Machine::open_tabs));
     let (probed, tabs, captured) = join3(probing, opening, context.captures.check()).await;
     probed?;

@@ -1,10 +1,9 @@
-    context.dialer.add(Upstream::Vnc { computer: plan.name.clone() }, place.sockets.clone(), VNC_PORT);
 //! A computer: a desktop with Chromium on it (BR-3).
 
 use std::sync::Arc;
 
 use agentenv_model::{PlannedComputer, computer_settings};
-use agentenv_net::{BrowserSockets, Upstream};
+use agentenv_net::BrowserSockets;
 use agentenv_protocol::{ExitCode, SandboxName, control::ControlError};
 
 use super::{
@@ -15,7 +14,7 @@ use super::{
 };
 use crate::{
     browser::Viewport,
-    desktop::{self, DesktopSpec, VNC_PORT},
+    desktop::{self, DesktopSpec},
 };
 
 /// Makes the sandbox and starts the desktop in it.
@@ -32,10 +31,7 @@ pub(super) async fn start(context: &Context, plan: PlannedComputer) -> Result<(M
     let seat = Seat {
         spec: specs::computer(&place.sandbox, &launch, &place.trusted.all, &context.host),
         variables: specs::computer_variables(&launch),
-        desk: Some(Desk {
-            settings: settings.variables,
-            screen: Arc::new(Screen::new(plan.name.clone(), place.sockets.clone())),
-        }),
+        desk: Some(Desk { settings: settings.variables, screen: Arc::new(Screen::new(plan.name.clone())) }),
         name: plan.name,
         network: plan.network,
         start_tabs: plan.start_tabs,

@@ -2,6 +2,8 @@
 
 use std::{
     collections::BTreeMap,
+    io,
+    os::fd::{AsFd as _, BorrowedFd},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -45,11 +47,11 @@ const FORGOTTEN_LOOK: Duration = Duration::from_secs(2);
 
 /// A deploy that is ready.
 pub(crate) struct Deploy {
-    pub(super) context: Context,
+    pub(super) context: Arc<Context>,
     info: DeployInfo,
     pub(super) pods: BTreeMap<Name, Pod>,
     /// Browsers, then computers, each in order of name.
-    pub(super) machines: Vec<Machine>,
+    pub(super) machines: Vec<Arc<Machine>>,
     pub(super) sites: Arc<Sites>,
     pub(super) gateway: Gateway,
     pub(super) resets: AtomicU64,
@@ -68,10 +70,10 @@ impl Deploy {
     ) -> Self {
         machines.sort_by(|a, b| (a.kind(), a.name()).cmp(&(b.kind(), b.name())));
         Self {
-            context,
+            context: Arc::new(context),
             info,
             pods: pods.into_iter().map(|pod| (pod.name().clone(), pod)).collect(),
-            machines,
+            machines: machines.into_iter().map(Arc::new).collect(),
             sites,
             gateway,
             resets: AtomicU64::new(0),
@@ -90,7 +92,7 @@ impl Deploy {
     pub(crate) fn status(&self) -> DeployStatus {
         let mut services: BTreeMap<SandboxName, ServiceStatus> = self.pods.values().flat_map(Pod::status).collect();
         services.extend(self.machines.iter().map(|machine| (machine.sandbox().clone(), machine.status())));
-        let all_up = self.pods.values().all(Pod::is_up) && self.machines.iter().all(Machine::is_up);
+        let all_up = self.pods.values().all(Pod::is_up) && self.machines.iter().all(|machine| machine.is_up());
         let whole = all_up && self.context.captures.are_whole();
         DeployStatus {
             state: if whole { DeployState::Ready } else { DeployState::Degraded },
@@ -134,11 +136,13 @@ impl Deploy {
         let machine = self.machines.iter().find(|machine| machine.sandbox() == name);
         let of = |pod: &&Pod| pod.services.iter().any(|service| service.name() == name);
         let website = self.pods.values().find(of).map(|pod| &pod.website);
-        let variables = machine.map_or_else(|| specs::exec_variables(website), Machine::exec_variables);
-        let services =
-            self.pods.values().flat_map(|pod| pod.services.iter().map(|service| (Arc::clone(service), &pod.sockets)));
+        let variables = machine.map_or_else(|| specs::exec_variables(website), |machine| machine.exec_variables());
+        let services = self
+            .pods
+            .values()
+            .flat_map(|pod| pod.services.iter().map(|service| (Arc::clone(service), pod.sockets.clone())));
         let machines = self.machines.iter().map(|machine| (machine.service(), machine.sockets()));
-        let known: Vec<(Arc<Supervised>, &Sockets)> = services.chain(machines).collect();
+        let known: Vec<(Arc<Supervised>, Sockets)> = services.chain(machines).collect();
         let Some((service, sockets)) = known.iter().find(|(service, _)| service.name() == name) else {
             let names: Vec<&str> = known.iter().map(|(service, _)| service.name().as_str()).collect();
             return Err(ControlError::new(ExitCode::Refused, format!("the deploy has no sandbox `{name}`"))
@@ -150,7 +154,7 @@ impl Deploy {
         let environment = Environment::new(variables).map_err(|error| {
             ControlError::infrastructure(format!("the command's environment cannot be made: {error}"))
         })?;
-        let (spawner, sockets, command) = (self.context.spawner.clone(), (*sockets).clone(), request.command.clone());
+        let (spawner, sockets, command) = (self.context.spawner.clone(), sockets.clone(), request.command.clone());
         let started = move || spawner.exec(sockets.sandbox(), &current, command, &environment);
         tokio::task::spawn_blocking(started)
             .await
@@ -168,26 +172,10 @@ impl Deploy {
 
     /// Resolves when the deploy is to end: asked for, or because its spawner or a broker is dead.
     pub(crate) async fn until_end(&self) -> Result<(), ControlError> {
-        let brokers = self.pods.values().map(|pod| (pod.name().to_string(), &pod.sockets));
-        let machines = self.machines.iter().map(|machine| (machine.sandbox().to_string(), machine.sockets()));
-        let brokers = brokers.chain(machines).map(|(name, sockets)| {
-            Box::pin(async move {
-                dead(sockets.sandbox().pidfd()).await;
-                format!("the broker of sandbox `{name}` died")
-            })
-        });
-        let brokers: Vec<_> = brokers.collect();
-        let broker = async {
-            if brokers.is_empty() {
-                std::future::pending().await
-            } else {
-                futures_util::future::select_all(brokers).await.0
-            }
-        };
         let spawner = dead(self.context.spawner.pidfd());
         let died = tokio::select! {
             () = self.context.down.wanted() => return Ok(()),
-            died = broker => died,
+            died = self.context.down.broken() => died,
             () = spawner => "the spawner died".to_owned(),
             () = self.forgotten() => "its folder was removed".to_owned(),
         };
@@ -204,7 +192,7 @@ impl Deploy {
 }
 
 /// Resolves when the process of a pidfd has ended.
-async fn dead(pidfd: std::os::fd::BorrowedFd<'_>) {
+async fn dead(pidfd: BorrowedFd<'_>) {
     if let Err(error) = readable(pidfd).await {
         tracing::warn!(%error, "the end of a process cannot be waited for");
         std::future::pending::<()>().await;
@@ -227,6 +215,8 @@ struct Inner {
     spawner: Spawner,
     parts: Mutex<Parts>,
     wanted: watch::Sender<bool>,
+    /// What died without which a sandbox is none.
+    broken: watch::Sender<Option<String>>,
     outcome: watch::Sender<Option<Result<(), ControlError>>>,
 }
 
@@ -248,6 +238,7 @@ impl Down {
             spawner: prepared.spawner.clone(),
             parts: Mutex::default(),
             wanted: watch::Sender::new(false),
+            broken: watch::Sender::new(None),
             outcome: watch::Sender::new(None),
         };
         let captures = Captures::new(prepared.dir.captures(), prepared.input.plan.captures);
@@ -264,13 +255,30 @@ impl Down {
 
     pub(crate) fn service(&self, service: &Arc<Supervised>) {
         let mut parts = self.parts();
-        // A browser's earlier ones have ended.
-        parts.services.retain(|earlier| earlier.name() != service.name());
+        // Those of a browser's earlier episodes have ended.
+        parts.services.retain(|earlier| earlier.is_up());
         parts.services.push(Arc::clone(service));
     }
 
-    pub(crate) fn sandbox(&self, sockets: &Sockets) {
+    /// Takes a sandbox, and has an eye on its broker from now on.
+    pub(crate) fn sandbox(&self, sockets: &Sockets) -> io::Result<()> {
         self.parts().sandboxes.push(sockets.clone());
+        let (name, broker) = (sockets.sandbox().name().to_owned(), sockets.sandbox().pidfd().try_clone_to_owned()?);
+        // Not the sockets: they would keep the sandbox alive.
+        let inner = Arc::clone(&self.inner);
+        tokio::spawn(async move {
+            dead(broker.as_fd()).await;
+            inner.broken.send_replace(Some(format!("the broker of sandbox `{name}` died")));
+        });
+        Ok(())
+    }
+
+    /// Resolves when a broker is dead, and names it.
+    async fn broken(&self) -> String {
+        let mut broken = self.inner.broken.subscribe();
+        // The sender lives as long as this does.
+        let broken = broken.wait_for(Option::is_some).await;
+        broken.ok().and_then(|broken| broken.clone()).unwrap_or_default()
     }
 
     /// Asks for the end and waits until nothing is left.

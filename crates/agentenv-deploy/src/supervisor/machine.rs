@@ -1,35 +1,34 @@
-    pub(crate) fn spec(&self) -> &ServiceSpec {
-        &self.seat.spec
-    }
-
-//! What an agent works at: a browser alone or a computer. Either is one sandbox that stays the same through resets, and a Chromium in
-//! it that does not.
+//! What an agent works at: a browser alone or a computer. Either is a seat, which stays the same through resets, and what runs in it,
+//! which does not.
 
 use std::{
     fmt,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, OnceLock, PoisonError, RwLock},
     time::Duration,
 };
 
 use agentenv_model::{Reach, StartTab};
-use agentenv_net::{BrowserNet, BrowserNetHandle, BrowserSockets, Upstream};
+use agentenv_net::{BrowserNet, BrowserSockets, Upstream};
 use agentenv_protocol::{
     ComputerError, Name, SandboxName,
     control::{ControlError, ServiceStatus},
 };
 use agentenv_sandbox::{NetworkKind, SandboxSpec, ServiceSpec};
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use super::{
     browser::{Trusted, browser_error},
     build::Context,
+    probe,
     screen::Screen,
     service::{Recipe, Supervised},
     sockets::{Sockets, place},
+    spare::{Spare, Ticket, Warm},
     specs,
 };
 use crate::{
     browser::{Browser, BrowserError, BrowserSpec, Launch, Proxy, Viewport, chromium, find_chromium, font_cache},
-    desktop::Cookie,
+    desktop::{Cookie, VNC_PORT},
     logs::ServiceLog,
     sandbox_net::{DEVTOOLS, FORWARD_PORT},
 };
@@ -38,6 +37,11 @@ use crate::{
 const TABS_LIMIT: Duration = Duration::from_secs(30);
 /// How long a browser may take to answer that an agent has opened again.
 const AGAIN_LIMIT: Duration = Duration::from_secs(5);
+
+/// How an episode began, as reports say it: in a spare.
+const WARM: &str = "spare";
+/// Or anew, with the reason.
+const COLD: &str = "cold";
 
 /// Which of both, as messages call it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,12 +88,7 @@ impl Place {
         network: &Reach,
     ) -> Result<Self, ControlError> {
         let sandbox = SandboxName::of_browser(name);
-        let (inside, uid) = (NetworkKind::Browser, context.uid()?);
-        let spec = SandboxSpec { name: sandbox.to_string(), network: inside, uid, data: None, packets: false };
-        let sockets = context.create(spec).await?;
-        let listeners =
-            place(&sockets).map_err(|error| ControlError::infrastructure(format!("{kind} `{sandbox}`: {error}")))?;
-        context.dialer.add(Upstream::DevTools { browser: name.clone() }, sockets.clone(), DEVTOOLS);
+        let (sockets, listeners) = placed(context, kind, &sandbox).await?;
         let trusted = Trusted::of(context, network, context.authority().await?.ca_pem());
         Ok(Self { sandbox, sockets, trusted, listeners })
     }
@@ -100,6 +99,16 @@ impl Place {
             .and_then(|found| chromium(&found, spec, &self.trusted.beside_public, &font_cache()))
             .map_err(|error| browser_error(&error, &[]))
     }
+}
+
+/// Makes a sandbox for it, and places the sockets.
+async fn placed(context: &Context, kind: Kind, name: &SandboxName) -> Result<(Sockets, BrowserSockets), ControlError> {
+    let (network, uid) = (NetworkKind::Browser, context.uid()?);
+    let spec = SandboxSpec { name: name.to_string(), network, uid, data: None, packets: false };
+    let sockets = context.create(spec).await?;
+    let listeners =
+        place(&sockets).map_err(|error| ControlError::infrastructure(format!("{kind} `{name}`: {error}")))?;
+    Ok((sockets, listeners))
 }
 
 /// A Chromium of this size, on the network that is placed.
@@ -135,15 +144,30 @@ pub(super) struct Seat {
 pub(crate) struct Machine {
     seat: Seat,
     sandbox: SandboxName,
-    sockets: Sockets,
+    log: ServiceLog,
+    /// Set when the sites' names are known.
+    network: OnceLock<Network>,
     /// What runs in it now.
     now: RwLock<Running>,
+    /// What the next reset takes.
+    spare: Arc<AsyncMutex<Spare>>,
 }
 
+/// What a machine's sandboxes reach.
+struct Network {
+    net: BrowserNet,
+    /// A name of each website, which a probe looks up.
+    names: Vec<String>,
+}
+
+/// What an episode is in, and ends with.
 #[derive(Clone)]
-struct Running {
-    service: Arc<Supervised>,
-    browser: Browser,
+pub(super) struct Running {
+    pub(super) service: Arc<Supervised>,
+    pub(super) browser: Browser,
+    pub(super) sockets: Sockets,
+    /// Of a computer's X server.
+    cookie: Option<Cookie>,
 }
 
 impl Machine {
@@ -154,18 +178,46 @@ impl Machine {
         place: Place,
     ) -> Result<(Self, BrowserSockets), ControlError> {
         let Place { sandbox, sockets, listeners, .. } = place;
-        let now = seat.run(context, &sockets).await?;
+        let log = ServiceLog::new(&context.dir.logs(), seat.spec.name.as_str(), context.mask.clone());
+        let now = seat.run(context, &sockets, &log).await?;
         let what = if seat.desk.is_some() { "a desktop, " } else { "" };
         context.starter.progress(format!("{sandbox} is up: {what}{}", now.browser.product()));
-        Ok((Self { seat, sandbox, sockets, now: RwLock::new(now) }, listeners))
+        seat.enter(context, &now);
+        let machine =
+            Self { seat, sandbox, log, network: OnceLock::new(), now: RwLock::new(now), spare: Arc::default() };
+        Ok((machine, listeners))
     }
 
-    /// Serves its placed sockets.
-    pub(crate) fn serve(&self, net: BrowserNet, sockets: BrowserSockets) -> Result<BrowserNetHandle, ControlError> {
-        net.spawn(sockets).map_err(|error| {
+    /// Serves the placed sockets of its sandbox, and of those that it gets later. `names` are what a probe looks up.
+    pub(crate) fn serve(
+        &self,
+        context: &Context,
+        net: BrowserNet,
+        names: Vec<String>,
+        sockets: BrowserSockets,
+    ) -> Result<(), ControlError> {
+        let network = self.network.get_or_init(|| Network { net, names });
+        self.serve_sockets(context, network, sockets)
+    }
+
+    fn serve_sockets(&self, context: &Context, network: &Network, sockets: BrowserSockets) -> Result<(), ControlError> {
+        let handle = network.net.clone().spawn(sockets).map_err(|error| {
             let (kind, name) = (self.kind(), &self.sandbox);
             ControlError::infrastructure(format!("the sockets of {kind} `{name}` cannot be served: {error}"))
-        })
+        })?;
+        context.down.net(handle);
+        Ok(())
+    }
+
+    /// Probes its sandbox, whose sockets are served by now (NET-6).
+    pub(crate) async fn probe(&self, context: &Context) -> Result<(), ControlError> {
+        self.probe_sandbox(context, &self.sockets()).await
+    }
+
+    async fn probe_sandbox(&self, context: &Context, sockets: &Sockets) -> Result<(), ControlError> {
+        let names = self.network.get().filter(|_| self.routes_sites()).map_or(&[][..], |network| &network.names);
+        let open = *self.network() == Reach::Open;
+        probe::one(context, sockets, &self.seat.spec, specs::Probed { forward_port: true, open, names }).await
     }
 
     /// Opens the start tabs; they are loaded when it returns (BR-4).
@@ -188,18 +240,64 @@ impl Machine {
         self.service().kill().await;
     }
 
-    /// Starts anew in the sandbox (BR-5).
-    pub(crate) async fn start_again(&self, context: &Context) -> Result<(), ControlError> {
-        let running = self.seat.run(context, &self.sockets).await?;
+    /// Begins a new episode (BR-5): in the spare where there is one, else anew in the same sandbox. Says which, as reports do.
+    pub(crate) async fn start_again(&self, context: &Context) -> Result<String, ControlError> {
+        let mut spare = self.spare.lock().await;
+        let (running, how) = match spare.take().await {
+            Ok(running) => {
+                spare.leave(self.sockets());
+                (running, WARM.to_owned())
+            }
+            Err(why) => (self.seat.run(context, &self.sockets(), &self.log).await?, format!("{COLD}: {why}")),
+        };
+        self.seat.enter(context, &running);
         self.set(running);
-        Ok(())
+        Ok(how)
+    }
+
+    /// Has a spare made for the next reset, which waits for it. Held as soon as this returns, so that no reset comes before it.
+    pub(crate) async fn foresee(self: &Arc<Self>, context: &Arc<Context>) {
+        let spare = Arc::clone(&self.spare).lock_owned().await;
+        let (machine, context) = (Arc::clone(self), Arc::clone(context));
+        tokio::spawn(async move { machine.fill(spare, &context).await });
+    }
+
+    async fn fill(&self, mut spare: OwnedMutexGuard<Spare>, context: &Context) {
+        if !spare.is_wanted() {
+            return;
+        }
+        let made = self.warm(context, &mut spare).await;
+        if let Err(why) = &made {
+            tracing::warn!(sandbox = %self.sandbox, why, "there is no spare");
+        }
+        spare.set(made);
+    }
+
+    /// Starts one in the sandbox that is free; the first time that is made.
+    async fn warm(&self, context: &Context, spare: &mut Spare) -> Result<Warm, String> {
+        let ticket = Ticket::take(&context.dir)?;
+        let Some(network) = self.network.get() else { return Err("its network is not served yet".to_owned()) };
+        let failed = |error: ControlError| format!("its spare could not be started: {}", error.message);
+        let sockets = match spare.sandbox() {
+            Some(sockets) => sockets,
+            None => {
+                let (sockets, listeners) = placed(context, self.kind(), &self.sandbox).await.map_err(failed)?;
+                self.serve_sockets(context, network, listeners).map_err(failed)?;
+                self.probe_sandbox(context, &sockets).await.map_err(failed)?;
+                spare.leave(sockets.clone());
+                sockets
+            }
+        };
+        let running = self.seat.run(context, &sockets, &self.log).await.map_err(failed)?;
+        Ok(Warm::new(running, ticket))
     }
 
     /// The browser as it runs now: on a computer an agent may have closed it and opened another one.
     pub(crate) async fn browser(&self) -> Result<Browser, BrowserError> {
         let mut now = self.now();
         if self.seat.desk.is_some() && !now.browser.is_open() {
-            let dial = || self.sockets.dial(DEVTOOLS);
+            let sockets = now.sockets.clone();
+            let dial = || sockets.dial(DEVTOOLS);
             now.browser = Browser::connect_again(self.seat.name.clone(), dial, DEVTOOLS, AGAIN_LIMIT).await?;
             self.set(now.clone());
         }
@@ -244,8 +342,8 @@ impl Machine {
         &self.sandbox
     }
 
-    pub(crate) fn sockets(&self) -> &Sockets {
-        &self.sockets
+    pub(crate) fn sockets(&self) -> Sockets {
+        self.now().sockets
     }
 
     pub(crate) fn service(&self) -> Arc<Supervised> {
@@ -274,11 +372,21 @@ impl Seat {
         if self.desk.is_some() { Kind::Computer } else { Kind::Browser }
     }
 
-    /// Starts it, and waits until it is up: DevTools answers, and a desktop is drawn.
-    async fn run(&self, context: &Context, sockets: &Sockets) -> Result<Running, ControlError> {
+    /// Leads the gateway to what runs.
+    fn enter(&self, context: &Context, running: &Running) {
+        let Running { sockets, cookie, .. } = running;
+        context.dialer.add(Upstream::DevTools { browser: self.name.clone() }, sockets.clone(), DEVTOOLS);
+        if let (Some(desk), Some(cookie)) = (&self.desk, cookie) {
+            context.dialer.add(Upstream::Vnc { computer: self.name.clone() }, sockets.clone(), VNC_PORT);
+            desk.screen.open(sockets.clone(), cookie.clone());
+        }
+    }
+
+    /// Starts one, and waits until it is up: DevTools answers, and a desktop is drawn.
+    async fn run(&self, context: &Context, sockets: &Sockets, log: &ServiceLog) -> Result<Running, ControlError> {
         let mut environment = self.variables.clone();
-        let desk = self.desk.as_ref().map(|desk| (desk, Cookie::random()));
-        if let Some((desk, cookie)) = &desk {
+        let cookie = self.desk.as_ref().map(|_| Cookie::random());
+        if let (Some(desk), Some(cookie)) = (&self.desk, &cookie) {
             environment.extend(desk.settings.iter().cloned().chain([cookie.variable()]));
         }
         let recipe = Recipe {
@@ -286,7 +394,7 @@ impl Seat {
             sockets: sockets.clone(),
             spec: self.spec.clone(),
             environment,
-            log: ServiceLog::new(&context.dir.logs(), self.spec.name.as_str(), context.mask.clone()),
+            log: log.clone(),
             // What died took its episode with it: started again it would be another one, unseen.
             restarts: false,
         };
@@ -299,13 +407,16 @@ impl Seat {
             browser.map_err(|error| browser_error(&error, &service.log().last()))
         };
         let drawn = async {
-            let Some((desk, cookie)) = desk else { return Ok(()) };
-            desk.screen.open(cookie);
-            desk.screen.wait_drawn(limit).await.map_err(|error| not_drawn(&error, &service))
+            let Some(cookie) = &cookie else { return Ok(()) };
+            // The gateway's own is led there when it is drawn.
+            let screen = Screen::new(self.name.clone());
+            screen.open(sockets.clone(), cookie.clone());
+            screen.wait_drawn(limit).await.map_err(|error| not_drawn(&error, &service))
         };
         tokio::select! {
             up = async { futures_util::try_join!(browser, drawn) } => {
-                up.map(|(browser, ())| Running { service: Arc::clone(&service), browser })
+                let (service, sockets) = (Arc::clone(&service), sockets.clone());
+                up.map(|(browser, ())| Running { service, browser, sockets, cookie: cookie.clone() })
             }
             reason = service.failed() => Err(crashed(kind, &service, &reason)),
         }

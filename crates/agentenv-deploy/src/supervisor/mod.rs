@@ -22,6 +22,7 @@ mod screen;
 mod service;
 mod sign_in;
 mod sockets;
+mod spare;
 mod specs;
 
 use std::{
@@ -192,7 +193,7 @@ fn run(prepared: Prepared, starter_gone: OwnedFd, lock: DeployLock) -> Result<()
 /// Builds the deploy, serves until its end, and takes it down. An error was also recorded; nothing is left in either case.
 async fn live(prepared: Prepared, starter_gone: OwnedFd) -> Result<(), ControlError> {
     let (starter, ledger) = (Arc::clone(&prepared.starter), Arc::clone(&prepared.ledger));
-    let (ttl, mask) = (prepared.input.ttl, prepared.mask.clone());
+    let (ttl, expects_reset, mask) = (prepared.input.ttl, prepared.input.expects_reset, prepared.mask.clone());
     let down = deploy::Down::new(&prepared);
     let built = tokio::select! {
         built = build::build(prepared, &down) => built,
@@ -201,6 +202,9 @@ async fn live(prepared: Prepared, starter_gone: OwnedFd) -> Result<(), ControlEr
     };
     let ended = match built {
         Ok(deploy) => {
+            if expects_reset {
+                deploy.foresee_reset().await;
+            }
             starter.end(&StartEvent::Ready(Box::new(deploy.info())));
             tokio::select! {
                 ended = deploy.until_end() => ended,

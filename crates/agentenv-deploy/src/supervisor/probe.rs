@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use agentenv_model::{PlannedWebsite, Reach};
+use agentenv_model::PlannedWebsite;
 use agentenv_protocol::{HostPattern, control::ControlError};
 use agentenv_sandbox::{Environment, ServiceSpec};
-use futures_util::future::try_join_all;
 use tokio::{io::AsyncReadExt as _, net::unix::pipe};
 
 use super::{
     build::Context,
-    machine::Machine,
     service::{described, ended, exit_code},
     sockets::Sockets,
     specs::{self, Probed},
@@ -35,17 +33,13 @@ pub(crate) async fn pod(context: &Context, website: &PlannedWebsite, sockets: &S
     one(context, sockets, &spec, probed).await
 }
 
-/// Probes the sandboxes of browsers and computers, whose placed sockets are served by now.
-pub(crate) async fn machines(context: &Context, machines: &[Machine], names: &[String]) -> Result<(), ControlError> {
-    let probes = machines.iter().map(|machine| {
-        let names = if machine.routes_sites() { names } else { &[] };
-        let probed = Probed { forward_port: true, open: *machine.network() == Reach::Open, names };
-        one(context, machine.sockets(), machine.spec(), probed)
-    });
-    try_join_all(probes).await.map(drop)
-}
-
-async fn one(context: &Context, sockets: &Sockets, like: &ServiceSpec, probed: Probed<'_>) -> Result<(), ControlError> {
+/// Probes one sandbox, in which a service such as `like` is to run, or runs.
+pub(crate) async fn one(
+    context: &Context,
+    sockets: &Sockets,
+    like: &ServiceSpec,
+    probed: Probed<'_>,
+) -> Result<(), ControlError> {
     let name = like.name.clone();
     let broken = |what: String| {
         ControlError::infrastructure(format!("the probe of sandbox `{name}` {what}")).hint("see `agent-env doctor`")

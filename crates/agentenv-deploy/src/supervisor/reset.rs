@@ -12,7 +12,7 @@ use agentenv_protocol::{
 };
 use futures_util::future::{join_all, try_join_all};
 
-use super::{deploy::Deploy, machine::Machine};
+use super::deploy::Deploy;
 
 /// RFC 6455: service restart.
 const RESTART_CODE: u16 = 1012;
@@ -26,10 +26,10 @@ impl Deploy {
         let began = Instant::now();
         let gate = self.gateway.cdp();
         // New clients wait until the holds are dropped, when the browsers are there again.
-        let names = self.machines.iter().map(Machine::name);
-        let holds = join_all(names.clone().map(|name| gate.close_all(name, RESTART_CODE, RESET_REASON))).await;
+        let names = self.machines.iter().map(|machine| machine.name());
+        let holds = join_all(names.map(|name| gate.close_all(name, RESTART_CODE, RESET_REASON))).await;
         let browsers_began = Instant::now();
-        join_all(self.machines.iter().map(Machine::stop)).await;
+        join_all(self.machines.iter().map(|machine| machine.stop())).await;
         let stopping = browsers_began.elapsed();
         self.sites.cut_all();
         let data = try_join_all(self.pods.values().map(|pod| async {
@@ -40,24 +40,31 @@ impl Deploy {
         let data = data.await?.into_iter().max().unwrap_or_default();
         let starting = Instant::now();
         let machines = try_join_all(self.machines.iter().map(|machine| async {
-            machine.start_again(&self.context).await?;
-            machine.open_tabs().await
+            let how = machine.start_again(&self.context).await?;
+            let began = Instant::now();
+            machine.open_tabs().await?;
+            Ok::<_, ControlError>((began.elapsed(), (machine.name().clone(), how)))
         }));
-        machines.await?;
+        let (tabs, browsers): (Vec<Duration>, BTreeMap<Name, String>) = machines.await?.into_iter().unzip();
         drop(holds);
+        // Who reset once is likely to do it again.
+        self.foresee_reset().await;
         self.resets.fetch_add(1, Ordering::Relaxed);
         Ok(ResetReport {
             total_ms: milliseconds(began.elapsed()),
             data_ms: milliseconds(data),
             browser_ms: milliseconds(stopping + starting.elapsed()),
-            browsers: names.map(|name| (name.clone(), COLD.to_owned())).collect::<BTreeMap<Name, String>>(),
+            tabs_ms: milliseconds(tabs.into_iter().max().unwrap_or_default()),
+            browsers,
             not_undone: self.pods.values().filter(|pod| pod.website.live).map(|pod| pod.name().clone()).collect(),
         })
     }
-}
 
-/// How every browser is reset for now: started when it is needed, not before.
-const COLD: &str = "cold";
+    /// Has every browser and computer get a spare for the next reset.
+    pub(crate) async fn foresee_reset(&self) {
+        join_all(self.machines.iter().map(|machine| machine.foresee(&self.context))).await;
+    }
+}
 
 fn milliseconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3

@@ -35,9 +35,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// nobody from looking.
 pub(crate) struct Screen {
     name: Name,
-    sockets: Sockets,
-    /// Of the X server that runs now; none while there is none.
-    cookie: Mutex<Option<Cookie>>,
+    /// Where the X server runs now, and its cookie; none while there is none.
+    server: Mutex<Option<(Sockets, Cookie)>>,
     actions: Lane,
     pictures: Lane,
 }
@@ -72,18 +71,18 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Screen {
-    pub(crate) fn new(name: Name, sockets: Sockets) -> Self {
-        Self { name, sockets, cookie: Mutex::new(None), actions: Lane::default(), pictures: Lane::default() }
+    pub(crate) fn new(name: Name) -> Self {
+        Self { name, server: Mutex::default(), actions: Lane::default(), pictures: Lane::default() }
     }
 
-    /// An X server with this cookie is being started.
-    pub(crate) fn open(&self, cookie: Cookie) {
-        *locked(&self.cookie) = Some(cookie);
+    /// An X server with this cookie is there, or being started.
+    pub(crate) fn open(&self, sockets: Sockets, cookie: Cookie) {
+        *locked(&self.server) = Some((sockets, cookie));
     }
 
     /// The X server is about to be ended: nobody gets a connection until another one is there.
     pub(crate) async fn close(&self) {
-        *locked(&self.cookie) = None;
+        *locked(&self.server) = None;
         tokio::join!(self.actions.close(), self.pictures.close());
     }
 
@@ -166,10 +165,11 @@ impl Screen {
 
     async fn connect(&self, lane: &Lane) -> Result<Desktop, ComputerError> {
         let away = |why: String| self.error(ComputerErrorKind::Away, why);
-        let cookie = locked(&self.cookie).clone().ok_or_else(|| away("is being started".to_owned()))?;
+        let server = locked(&self.server).clone();
+        let (sockets, cookie) = server.ok_or_else(|| away("is being started".to_owned()))?;
         let connect = async {
             let dialled = async {
-                let stream = self.sockets.dial(X11_PORT).await?.into_std()?;
+                let stream = sockets.dial(X11_PORT).await?.into_std()?;
                 stream.set_nonblocking(false)?;
                 *locked(&lane.stream) = Some(stream.try_clone()?);
                 std::io::Result::Ok(stream)

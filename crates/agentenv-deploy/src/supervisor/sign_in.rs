@@ -1,5 +1,7 @@
 //! Signs users in: asks each site for the state, puts it into the browsers, asserts it (BR-2).
 
+use std::sync::Arc;
+
 use agentenv_protocol::{
     ExitCode, HostName, HostPattern, Name, SessionState,
     control::{ControlError, SignInReport, SignInRequest, SignedIn},
@@ -37,7 +39,7 @@ impl Deploy {
         Ok(SignInReport { signed_in })
     }
 
-    fn targets(&self, target: Option<&Name>) -> Result<&[Machine], ControlError> {
+    fn targets(&self, target: Option<&Name>) -> Result<&[Arc<Machine>], ControlError> {
         let all = &self.machines[..];
         let known = || all.iter().map(|target| target.name().as_str()).collect::<Vec<_>>().join(", ");
         match target {

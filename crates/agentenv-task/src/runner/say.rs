@@ -61,6 +61,7 @@ mod tests {
             total_ms: 30.0,
             data_ms: 2.0,
             browser_ms: 28.0,
+            tabs_ms: 10.0,
             browsers: [(Name::parse("desk").unwrap(), "cold".to_owned())].into(),
             not_undone: not_undone.iter().map(|name| Name::parse(name).unwrap()).collect(),
         };

@@ -40,7 +40,7 @@ impl Live<'_> {
     ) -> Result<String, Failure> {
         let step = &task.task.steps[index];
         match &step.action {
-            Action::DeployEnv(request) => self.deploy_env(index, request, deadline).await,
+            Action::DeployEnv(request) => self.deploy_env(index, task, request, deadline).await,
             Action::LoadData { deploy, data } => {
                 let id = self.id(*deploy)?;
                 self.runner.deploys.load(&id, LoadRequest { data: data.clone() }).await?;
@@ -89,7 +89,13 @@ impl Live<'_> {
         entry.ok_or_else(|| Failure::new(Outcome::InfrastructureError, "its deploy was never made"))
     }
 
-    async fn deploy_env(&mut self, index: usize, step: &DeployEnv, deadline: Instant) -> Result<String, Failure> {
+    async fn deploy_env(
+        &mut self,
+        index: usize,
+        task: &PlannedTask,
+        step: &DeployEnv,
+        deadline: Instant,
+    ) -> Result<String, Failure> {
         let at = DeployStep(index);
         let mut step = step.clone();
         // What was planned is what is deployed, also where a newer version was put meanwhile.
@@ -99,6 +105,7 @@ impl Live<'_> {
             deploy: self.id(at)?,
             run: self.record.run.clone(),
             step,
+            expects_reset: task.task.resets(at),
             deadline,
             progress: StepProgress::new(self.runner.events.clone(), index),
         };

@@ -196,7 +196,14 @@ impl Deploys for Fakes {
         Box::pin(self.answer("reset".to_owned(), |world| {
             world.loaded.clear();
             let browsers = BTreeMap::from([(name("browser"), "cold".to_owned())]);
-            ResetReport { total_ms: 21.0, data_ms: 1.0, browser_ms: 20.0, browsers, not_undone: Vec::new() }
+            ResetReport {
+                total_ms: 21.0,
+                data_ms: 1.0,
+                browser_ms: 20.0,
+                tabs_ms: 5.0,
+                browsers,
+                not_undone: Vec::new(),
+            }
         }))
     }
 
