@@ -6,7 +6,7 @@ use agentenv_protocol::{ExitCode as Exit, Home, control::ControlError};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    commands::{capture, cp, deploys, doctor, env_records, launch, run, secret, task, traffic, view, website},
+    commands::{capture, cp, deploys, doctor, env_records, launch, mcp, run, secret, task, traffic, view, website},
     output::Output,
 };
 
@@ -44,6 +44,8 @@ enum Command {
     /// The store
     #[command(subcommand)]
     Store(StoreCommand),
+    /// Offer a deploy's computers and browsers as MCP tools, over standard input and output
+    Mcp(mcp::McpArgs),
     /// Record the packets of this network namespace
     Capture(capture::CaptureArgs),
     /// Find out what this machine can do, and what to change
@@ -160,6 +162,10 @@ fn run(command: Command, output: Output) -> Result<ExitCode, ControlError> {
         }
         Command::Capture(args) => return capture::capture(output, &args),
         Command::Doctor => return doctor::doctor(output),
+        // All it needs is in its environment.
+        Command::Mcp(args) if !args.names_deploy() => {
+            return run_async(mcp::of_variable(&args)).map(|()| ExitCode::SUCCESS);
+        }
         _ => {}
     }
     let home = Home::from_env().ok_or_else(|| {
@@ -168,12 +174,16 @@ fn run(command: Command, output: Output) -> Result<ExitCode, ControlError> {
     })?;
     // Whatever a dead deploy left is gone before anything new is made (RUN-3).
     let reaped = agentenv_deploy::reap(&home);
+    run_async(dispatch(command, Arc::new(home), output, reaped))
+}
+
+fn run_async<T>(work: impl Future<Output = Result<T, ControlError>>) -> Result<T, ControlError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .map_err(|error| ControlError::infrastructure(format!("the async runtime cannot be started: {error}")))?;
-    let result = runtime.block_on(dispatch(command, Arc::new(home), output, reaped));
+    let result = runtime.block_on(work);
     // A read of standard input may still be blocked: nobody waits for it.
     runtime.shutdown_background();
     result
@@ -215,6 +225,7 @@ async fn dispatch(
         Command::Env(EnvCommand::Reset(args)) => deploys::reset(home, output, &args).await,
         Command::Env(EnvCommand::Close(args)) => deploys::close(home, output, &args).await,
         Command::Env(EnvCommand::Gc) => deploys::gc(output, &reaped),
+        Command::Mcp(args) => mcp::of_deploy(home, &args).await,
         Command::Task(TaskCommand::Run(args)) => return task::run(home, output, args).await,
         Command::Run(command) => return run::run(home, output, command).await,
         Command::Secret(command) => secret::run(home, output, command).await,

@@ -115,13 +115,18 @@ impl DeployArg {
     }
 
     pub(crate) fn client(&self, home: &Home) -> Result<ControlClient, ControlError> {
-        let dir = self.dir(home)?;
-        let record = load(&dir)?;
-        if record.is_over() {
-            return Err(over(&self.deploy, &record));
-        }
-        Ok(ControlClient::new(dir.path()))
+        client_of(home, &self.deploy)
     }
+}
+
+/// The client of a deploy that is not over, by its id or name.
+pub(crate) fn client_of(home: &Home, deploy: &str) -> Result<ControlClient, ControlError> {
+    let dir = find(home, deploy)?;
+    let record = load(&dir)?;
+    if record.is_over() {
+        return Err(over(deploy, &record));
+    }
+    Ok(ControlClient::new(dir.path()))
 }
 
 /// Finds a deploy by its id or name.

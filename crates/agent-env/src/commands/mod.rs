@@ -7,6 +7,7 @@ pub(crate) mod doctor;
 pub(crate) mod env_records;
 pub(crate) mod host;
 pub(crate) mod launch;
+pub(crate) mod mcp;
 pub(crate) mod run;
 pub(crate) mod secret;
 pub(crate) mod task;
