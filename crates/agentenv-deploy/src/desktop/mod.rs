@@ -39,6 +39,8 @@ const XAUTHORITY: &str = "/home/agent/.Xauthority";
 const DISPLAY: &str = ":0";
 /// What a screen has at scale 1.
 const DPI: f64 = 96.0;
+/// A cursor at scale 1, in pixels: unset, each program takes one by the height of the screen.
+const CURSOR: f64 = 24.0;
 
 /// The programs that a desktop is made of, each with its Debian package.
 const PROGRAMS: [(&str, &str); 6] = [
@@ -103,7 +105,7 @@ pub(crate) fn launch(spec: &DesktopSpec, browser: Launch, authority: &str) -> La
     environment.retain(|(name, _)| name != "PATH");
     environment.extend(own_environment(spec.scale));
     let session = SessionPlan { width: spec.width, height: spec.height, dpi: (DPI * spec.scale).round() as u32 };
-    etc.extend(files::all(&command, authority));
+    etc.extend(files::all(&command, authority, spec));
     let session = serde_json::to_vec(&session).expect("numbers have a JSON form");
     etc.push((below_etc(PLAN_FILE), session));
     Launch { command: Vec::new(), cwd: HOME.into(), environment, etc }
@@ -136,6 +138,8 @@ fn own_environment(scale: f64) -> Vec<(String, String)> {
         ("GDK_SCALE", &format!("{whole}")),
         ("GDK_DPI_SCALE", &format!("{:.3}", scale / whole)),
         ("QT_SCALE_FACTOR", &format!("{scale}")),
+        ("XCURSOR_THEME", "Adwaita"),
+        ("XCURSOR_SIZE", &format!("{:.0}", CURSOR * scale)),
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
     .into()
