@@ -1,4 +1,4 @@
-//! The Python environment with Playwright, for the demo's agent and the tests' scripts.
+//! The Python environment: Playwright for the demo's agent and the tests' scripts, `mcp` for a test of the MCP server.
 
 use std::{
     fs,
@@ -28,7 +28,7 @@ pub fn ensure(workspace: &Workspace) -> Result<(), Failure> {
     if fs::read_to_string(&made).is_ok_and(|text| text == REQUIREMENTS) {
         return Ok(());
     }
-    step("install Playwright from PyPI", || {
+    step("install Playwright and what tests need from PyPI", || {
         if folder.exists() {
             fs::remove_dir_all(&folder).map_err(|error| file(&folder, error))?;
         }

@@ -1,6 +1,6 @@
 //! What is done in a tab, and how each action is done over CDP.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use agentenv_deploy::{
     cdp::{CdpError, Session},
@@ -260,7 +260,14 @@ async fn script(page: &Session, expression: &str) -> Result<Value, Failure> {
         "expression": expression, "returnByValue": true, "awaitPromise": true, "userGesture": true,
         "timeout": u64::try_from(SCRIPT_LIMIT.as_millis()).unwrap_or(u64::MAX),
     });
-    let answer = page.call("Runtime.evaluate", parameters).await?;
+    let began = Instant::now();
+    let answer = page.call("Runtime.evaluate", parameters).await.map_err(|error| match error {
+        // The browser calls a script that it ended an internal error.
+        CdpError::Refused { .. } if began.elapsed() >= SCRIPT_LIMIT => {
+            Failure::new("slow", format!("`expression` was still running after {SCRIPT_LIMIT:?}, and was ended"))
+        }
+        other => other.into(),
+    })?;
     match answer.get("exceptionDetails") {
         Some(details) => {
             let thrown = details["exception"]["description"].as_str().or_else(|| details["text"].as_str());
