@@ -1,4 +1,4 @@
-//! `cargo xtask bench deploy|reset|capture|proxy`: how long a deploy, a reset and a teardown take, against the floor, in turns in one run;
+//! `cargo xtask bench deploy|reset|computer|capture|proxy`: how long a deploy, a reset and a teardown take, against the floor, in turns in one run;
 //! what a capture loses and costs, and what the network's proxies do, against other programs.
 //!
 //! The floor is the same processes in the same namespaces and nothing else: the sandbox crate alone, told to start what a
@@ -6,6 +6,7 @@
 //! `ready`, logs or probes. It loads as many tabs as a deploy does, with one word each.
 
 mod captures;
+mod computers;
 mod deploys;
 mod devtools;
 mod floor;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         [agentenv_sandbox::SPAWNER_COMMAND, ..] => agentenv_sandbox::spawner_main(),
         ["deploy"] => deploys::bench(),
         ["reset"] => resets::bench(),
+        ["computer"] => computers::bench(),
         ["capture"] => captures::bench(),
         [captures::INSIDE] => captures::inside(),
         ["proxy"] => proxy::bench(),
@@ -35,7 +37,7 @@ fn main() -> ExitCode {
         [proxy::ours::OURS, folder] => proxy::ours::serve(folder.as_ref()),
         [proxy::splice::SPLICE] => proxy::splice::serve(),
         _ => {
-            say!("usage: agentenv-bench deploy|reset|capture|proxy");
+            say!("usage: agentenv-bench deploy|reset|computer|capture|proxy");
             return ExitCode::from(2);
         }
     }

@@ -6,7 +6,7 @@
 //! | `test [--suite unit\|e2e\|single-uid] [--archive FILE]` | installs what is missing, runs every test, or one suite |
 //! | `site-cargo MANIFEST SUBCOMMAND [ARGUMENT...]` | runs Cargo for a site, with this clone's SDK |
 //! | `setup` | only installs what is missing |
-//! | `bench deploy\|reset\|capture\|proxy` | prints ratios against the floor, and against other programs |
+//! | `bench deploy\|reset\|computer\|capture\|proxy` | prints ratios against the floor, and against other programs |
 
 mod demo;
 mod packages;
@@ -24,7 +24,7 @@ const USAGE: &str = "usage: cargo xtask demo
        cargo xtask test [--suite unit|e2e|single-uid] [--archive FILE]
        cargo xtask setup
        cargo xtask site-cargo MANIFEST SUBCOMMAND [ARGUMENT...]
-       cargo xtask bench deploy|reset|capture|proxy";
+       cargo xtask bench deploy|reset|computer|capture|proxy";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         ["site-cargo", manifest, subcommand, arguments @ ..] => {
             run::run(&mut workspace.site_cargo(manifest, subcommand, arguments))
         }
-        ["bench", what @ ("deploy" | "reset" | "capture" | "proxy")] => bench(&workspace, what),
+        ["bench", what @ ("deploy" | "reset" | "computer" | "capture" | "proxy")] => bench(&workspace, what),
         _ => return usage(),
     };
     match result {
@@ -63,6 +63,9 @@ fn usage() -> ExitCode {
 /// The benchmarks are a package of their own, so that the other commands don't wait for what it needs to build.
 fn bench(workspace: &Workspace, what: &str) -> Result<(), Failure> {
     packages::install_missing(packages::DEMO)?;
+    if what == "computer" {
+        packages::install_missing(packages::BENCH_COMPUTER)?;
+    }
     let mut bench = Command::new("cargo");
     bench.current_dir(workspace.root()).args(["run", "--quiet", "--package", "agentenv-bench", "--", what]);
     // Another build of the program, such as an optimized one, is measured where the caller names it.

@@ -39,6 +39,10 @@ const TESTS_ONLY: &[&str] = &[
     "xvfb",
 ];
 
+/// What `bench computer` needs: a desktop, and what it is compared with.
+pub const BENCH_COMPUTER: &[&str] =
+    &["mousepad", "openbox", "pcmanfm", "scrot", "tigervnc-standalone-server", "tint2", "xdotool", "xterm", "xvfb"];
+
 /// What the tests need.
 pub const TESTS: &[&str] = &{
     let mut all = [""; DEMO.len() + TESTS_ONLY.len()];
