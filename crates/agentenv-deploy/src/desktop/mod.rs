@@ -5,6 +5,7 @@
 //! which is empty at each start; everything that a desktop is made of is in `/etc`, which nothing inside can write.
 
 mod files;
+mod java;
 mod session;
 
 #[cfg(test)]
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::browser::{HOME, Launch};
 
+pub(crate) use java::{TRUST_STORE as JAVA_TRUST_STORE, settings as java_settings, trust_store as java_trust_store};
 pub use session::desktop_main;
 
 /// The hidden command of the program that runs a computer's desktop.

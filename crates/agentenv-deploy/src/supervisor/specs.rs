@@ -9,7 +9,7 @@ use secrecy::SecretString;
 
 use crate::{
     browser::Launch,
-    desktop::DESKTOP_COMMAND,
+    desktop::{self, DESKTOP_COMMAND},
     probe::{FORWARD_PORT_FLAG, OPEN_FLAG, PROBE_COMMAND},
     sandbox_net::{DNS, FORWARD_PORT},
     static_files::STATIC_COMMAND,
@@ -156,11 +156,13 @@ pub(crate) fn browser(name: &SandboxName, launch: &Launch, authorities: &str) ->
 
 /// Plans the sandbox of a computer, which runs our own program.
 pub(crate) fn computer(name: &SandboxName, launch: &Launch, authorities: &str, host: &Host) -> ServiceSpec {
-    ServiceSpec {
-        command: vec![OWN_PROGRAM.to_owned(), DESKTOP_COMMAND.to_owned()],
-        mounts: vec![own_program(host), Mount::Terminals],
-        ..browser(name, launch, authorities)
-    }
+    let mut spec = browser(name, launch, authorities);
+    spec.command = vec![OWN_PROGRAM.to_owned(), DESKTOP_COMMAND.to_owned()];
+    spec.mounts = vec![own_program(host), Mount::Terminals];
+    let java = desktop::java_settings().into_iter();
+    spec.mounts.extend(java.map(|folder| Mount::ReadOnly { source: folder.clone(), target: folder }));
+    spec.etc.push((desktop::JAVA_TRUST_STORE.to_owned(), desktop::java_trust_store(authorities)));
+    spec
 }
 
 /// The variables of what is launched.
