@@ -57,6 +57,12 @@ impl<'h> Deploy<'h> {
         self.exec(sandbox, &["/usr/bin/python3", "-c", program]).json()
     }
 
+    /// `agent-env env cp`, one of whose ends is `SANDBOX:PATH`.
+    #[track_caller]
+    pub fn copy(&self, from: &str, to: &str) -> Outcome {
+        self.home.run(&["env", "cp", self.id(), from, to])
+    }
+
     /// `agent-env env status --json`.
     #[track_caller]
     pub fn status(&self) -> DeployStatus {

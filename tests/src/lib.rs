@@ -16,6 +16,7 @@ mod playwright;
 mod process;
 mod snapshot;
 mod store;
+mod terminal;
 mod wait;
 
 pub use bundle::{Bundle, PySite};
@@ -26,10 +27,11 @@ pub use http::{Reply, raw_http, read_until};
 pub use internet::{Internet, SESSION, TOKEN};
 pub use outcome::{Outcome, run_within, text};
 pub use pcap::{captures_on_disk, tcpdump};
-pub use playwright::playwright;
+pub use playwright::{playwright, playwright_at};
 pub use process::{Process, Processes, pids, stat};
 pub use snapshot::Snapshot;
 pub use store::{put_everything, stored};
+pub use terminal::{Beside, Inside, Terminal};
 pub use wait::{PATIENCE, eventually};
 
 use std::{env, path::PathBuf};

@@ -25,12 +25,18 @@ with sync_playwright() as playwright:
 print(json.dumps(answers[-1] if answers else None))
 "#;
 
-/// Runs a script in the deploy's first browser; returns what it gave to `result`.
+/// Runs a script in the deploy's first browser, or else its first computer's; returns what it gave to `result`.
 #[track_caller]
 pub fn playwright(deploy: &Deploy<'_>, script: &str) -> Value {
+    let first = deploy.info.browsers.iter().chain(&deploy.info.computers).next();
+    playwright_at(deploy, &first.expect("the deploy has a browser").cdp_url, script)
+}
+
+/// Runs a script in the browser at this URL; returns what it gave to `result`.
+#[track_caller]
+pub fn playwright_at(deploy: &Deploy<'_>, cdp_url: &str, script: &str) -> Value {
     let python = target().join("venv/bin/python");
     assert!(python.is_file(), "{}: run `cargo xtask setup` first", python.display());
-    let cdp_url = &deploy.info.browsers.first().expect("the deploy has a browser").cdp_url;
     let mut command = Command::new(python);
     command.args(["-c", AROUND]).env("CDP_URL", cdp_url).env_remove("PYTHONPATH");
     // Playwright's driver leaves a folder behind wherever temporary files are.

@@ -8,6 +8,9 @@ use crate::python::program;
 /// The service that most programs run in.
 pub const SERVICE: &str = "alpha/server";
 
+/// Where X servers listen: nobody's is to be reached from a sandbox that has none.
+pub const DISPLAYS: [&str; 2] = ["/tmp/.X11-unix/X0", "\0/tmp/.X11-unix/X0"];
+
 /// Stored as `lookout`: a browser without start tabs.
 pub fn browser_env() -> Bundle {
     Bundle::new("format = 1\nkind = \"browser\"\nname = \"lookout\"\n")

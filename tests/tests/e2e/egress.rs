@@ -10,8 +10,8 @@ use crate::{
     python::program,
 };
 
-/// Asks the forward port for these targets; gives status lines by target.
-const CONNECT: &str = r#"
+/// Asks the forward port, at `PROXY`, for these targets; gives status lines by target.
+pub const CONNECT: &str = r#"
 def through_proxy(first_line, host):
     with socket.create_connection(PROXY, 5) as s:
         s.settimeout(5)
@@ -50,32 +50,41 @@ pub fn ask_proxy(deploy: &Deploy<'_>, body: &str) -> Value {
     deploy.python(browser_of(deploy), &program)
 }
 
-/// Asks for each target by CONNECT and absolute form; everything must be refused.
-#[track_caller]
-fn all_denied(deploy: &Deploy<'_>, targets: &[&str]) {
+/// Asks for each target by CONNECT and in absolute form.
+pub fn each_form(targets: &[&str]) -> String {
     let list = serde_json::to_string(targets).expect("JSON");
-    let answers = ask_proxy(
-        deploy,
-        &format!(
-            r#"
+    format!(
+        r#"
 targets = [t.encode("latin-1") for t in json.loads({list:?})]
 show({{form: {{t.decode("latin-1"): ask(t) for t in targets}} for form, ask in (("CONNECT", connect), ("absolute", absolute))}})"#
-        ),
-    );
+    )
+}
+
+/// Checks that every target was refused in both forms.
+#[track_caller]
+pub fn refused_in_each_form(sandbox: &str, answers: &Value) {
     for (form, answers) in answers.as_object().expect("two forms") {
-        for (target, answer) in answers.as_object().expect("answers") {
+        let answers = answers.as_object().expect("answers");
+        assert!(!answers.is_empty(), "{sandbox}: nothing was asked for");
+        for (target, answer) in answers {
             let answer = answer.as_str().unwrap_or_default();
             let refused = ["HTTP/1.1 403", "HTTP/1.1 400"].iter().any(|status| answer.starts_with(status));
-            assert!(refused, "{form} {target}: {answer}");
+            assert!(refused, "{sandbox}: {form} {target}: {answer}");
         }
     }
 }
 
-#[test]
-fn row_19_a_host_that_is_not_allowed_is_denied_and_logged() {
-    let home = desk();
-    let deploy = home.deploy("desk");
-    let answer = ask_proxy(&deploy, r#"show([connect(b"example.com:443"), absolute(b"example.com")])"#);
+#[track_caller]
+fn all_denied(deploy: &Deploy<'_>, targets: &[&str]) {
+    refused_in_each_form(browser_of(deploy), &ask_proxy(deploy, &each_form(targets)));
+}
+
+/// Row 19.
+pub const NOT_ALLOWED: &str = r#"show([connect(b"example.com:443"), absolute(b"example.com")])"#;
+
+/// Checks the answers to it, and the denied log.
+#[track_caller]
+pub fn denied_and_logged(deploy: &Deploy<'_>, sandbox: &str, answer: &Value) {
     for text in answer.as_array().expect("two answers") {
         let text = text.as_str().unwrap_or_default();
         assert!(text.starts_with("HTTP/1.1 403"), "{text}");
@@ -83,115 +92,123 @@ fn row_19_a_host_that_is_not_allowed_is_denied_and_logged() {
     }
     let denied = deploy.denied();
     for port in [443, 80] {
-        let found = denied.iter().any(|entry| {
-            entry.host == "example.com" && entry.port == port && entry.sandbox.as_str() == browser_of(&deploy)
-        });
+        let found = denied
+            .iter()
+            .any(|entry| entry.host == "example.com" && entry.port == port && entry.sandbox.as_str() == sandbox);
         assert!(found, "port {port} is on the denied log: {denied:?}");
     }
 }
 
 #[test]
-fn row_20_addresses_in_every_spelling_are_denied() {
+fn row_19_a_host_that_is_not_allowed_is_denied_and_logged() {
     let home = desk();
     let deploy = home.deploy("desk");
-    all_denied(
-        &deploy,
-        &[
-            "127.1:443",
-            "2130706433:443",
-            "0x7f.1:443",
-            "0177.0.0.1:443",
-            "0.0.0.0:443",
-            "192.0.2.1:443",
-            "127.0.0.1:443",
-        ],
-    );
+    let answer = ask_proxy(&deploy, NOT_ALLOWED);
+    denied_and_logged(&deploy, browser_of(&deploy), &answer);
 }
+
+/// Row 20.
+pub const ADDRESSES: [&str; 7] =
+    ["127.1:443", "2130706433:443", "0x7f.1:443", "0177.0.0.1:443", "0.0.0.0:443", "192.0.2.1:443", "127.0.0.1:443"];
+
+#[test]
+fn row_20_addresses_in_every_spelling_are_denied() {
+    let home = desk();
+    all_denied(&home.deploy("desk"), &ADDRESSES);
+}
+
+/// Row 21.
+pub const ADDRESSES_OF_IPV6: [&str; 7] = [
+    "[::1]:443",
+    "[::ffff:127.0.0.1]:443",
+    "[64:ff9b::7f00:1]:443",
+    "[fd00::1]:443",
+    "[fe80::1%25lo]:443",
+    "[fe80::1%lo]:443",
+    "[2001:db8::1]:443",
+];
 
 #[test]
 fn row_21_ipv6_addresses_are_denied() {
     let home = desk();
-    let deploy = home.deploy("desk");
-    all_denied(
-        &deploy,
-        &[
-            "[::1]:443",
-            "[::ffff:127.0.0.1]:443",
-            "[64:ff9b::7f00:1]:443",
-            "[fd00::1]:443",
-            "[fe80::1%25lo]:443",
-            "[fe80::1%lo]:443",
-            "[2001:db8::1]:443",
-        ],
-    );
+    all_denied(&home.deploy("desk"), &ADDRESSES_OF_IPV6);
+}
+
+/// Row 22.
+pub const CASE_AND_DOT: &str = r#"
+def first(host): return attempt(lambda: socket.getaddrinfo(host, 443)[0][4][0])
+show({
+    "good": [connect(t) for t in (b"alpha.test:443", b"ALPHA.test:443", b"alpha.test.:443", b"Alpha.TEST.:443")],
+    "bad": [connect(t) for t in (b"example.com:443", b"EXAMPLE.com:443", b"example.com.:443")],
+    "addresses": [first(host) for host in ("alpha.test", "ALPHA.test", "alpha.test.", "Alpha.TEST.")],
+})"#;
+
+/// Checks the answers to it.
+#[track_caller]
+pub fn the_same_verdict(sandbox: &str, answers: &Value) {
+    let all = |key: &str, status: &str| {
+        let answers = answers[key].as_array().expect("answers");
+        assert!(
+            answers.iter().all(|a| a.as_str().is_some_and(|a| a.starts_with(status))),
+            "{sandbox}: {key}: {answers:?}"
+        );
+    };
+    all("good", "HTTP/1.1 200");
+    all("bad", "HTTP/1.1 403");
+    let addresses = answers["addresses"].as_array().expect("addresses");
+    assert!(addresses[0].as_str().is_some_and(|answer| answer.contains("198.1")), "{sandbox}: {addresses:?}");
+    assert!(addresses.iter().all(|address| *address == addresses[0]), "{sandbox}: {addresses:?}");
 }
 
 #[test]
 fn row_22_case_and_a_trailing_dot_change_nothing() {
     let home = desk();
     let deploy = home.deploy("desk");
-    let answers = ask_proxy(
-        &deploy,
-        r#"
-good = [connect(t) for t in (b"alpha.test:443", b"ALPHA.test:443", b"alpha.test.:443", b"Alpha.TEST.:443")]
-bad = [connect(t) for t in (b"example.com:443", b"EXAMPLE.com:443", b"example.com.:443")]
-show({"good": good, "bad": bad})"#,
-    );
-    let all = |key: &str, status: &str| {
-        let answers = answers[key].as_array().expect("answers");
-        assert!(answers.iter().all(|a| a.as_str().is_some_and(|a| a.starts_with(status))), "{key}: {answers:?}");
-    };
-    all("good", "HTTP/1.1 200");
-    all("bad", "HTTP/1.1 403");
-    let name = |host: &str| program(&format!("show(attempt(lambda: socket.getaddrinfo({host:?}, 443)[0][4][0]))"));
-    let first = deploy.python(browser_of(&deploy), &name("alpha.test"));
-    assert!(first.as_str().is_some_and(|answer| answer.contains("198.1")), "{first}");
-    for host in ["ALPHA.test", "alpha.test.", "Alpha.TEST."] {
-        assert_eq!(deploy.python(browser_of(&deploy), &name(host)), first, "{host}");
-    }
+    the_same_verdict(browser_of(&deploy), &ask_proxy(&deploy, CASE_AND_DOT));
 }
+
+/// Row 23.
+pub const PRETENDING: [&str; 9] = [
+    "[alpha.test]:443",
+    "user@alpha.test:443",
+    "alpha.test\u{0}.ok:443",
+    "alpha.test.evil:443",
+    "evil-alpha.test:443",
+    "alpha.test:443:443",
+    "alpha.test%00:443",
+    "localhost:443",
+    "x.localhost:443",
+];
 
 #[test]
 fn row_23_hosts_that_pretend_are_denied() {
     let home = desk();
-    let deploy = home.deploy("desk");
-    all_denied(
-        &deploy,
-        &[
-            "[alpha.test]:443",
-            "user@alpha.test:443",
-            "alpha.test\u{0}.ok:443",
-            "alpha.test.evil:443",
-            "evil-alpha.test:443",
-            "alpha.test:443:443",
-            "alpha.test%00:443",
-            "localhost:443",
-            "x.localhost:443",
-        ],
-    );
+    all_denied(&home.deploy("desk"), &PRETENDING);
+}
+
+/// Row 32.
+pub const OTHER_PORTS: &str =
+    r#"show([connect(b"alpha.test:" + port) for port in (b"22", b"25", b"8000", b"0", b"65536", b"")])"#;
+
+/// Checks that every answer is a refusal.
+#[track_caller]
+pub fn each_refused(sandbox: &str, answers: &Value) {
+    for answer in answers.as_array().expect("answers") {
+        let answer = answer.as_str().unwrap_or_default();
+        let refused = answer.starts_with("HTTP/1.1 403") || answer.starts_with("HTTP/1.1 400");
+        assert!(refused, "{sandbox}: {answer}");
+    }
 }
 
 #[test]
 fn row_32_other_ports_of_a_site_are_denied() {
     let home = desk();
     let deploy = home.deploy("desk");
-    let answers = ask_proxy(
-        &deploy,
-        r#"show([connect(b"alpha.test:" + port) for port in (b"22", b"25", b"8000", b"0", b"65536", b"")])"#,
-    );
-    for answer in answers.as_array().expect("answers") {
-        let answer = answer.as_str().unwrap_or_default();
-        assert!(answer.starts_with("HTTP/1.1 403") || answer.starts_with("HTTP/1.1 400"), "{answer}");
-    }
+    each_refused(browser_of(&deploy), &ask_proxy(&deploy, OTHER_PORTS));
 }
 
-#[test]
-fn row_38_dns_over_https_tls_and_quic_are_blocked() {
-    let home = desk();
-    let deploy = home.deploy("desk");
-    let answers = ask_proxy(
-        &deploy,
-        r#"
+/// Row 38.
+pub const OTHER_PROTOCOLS: &str = r#"
 def resolves(host): socket.getaddrinfo(host, 443)
 def quic():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
@@ -206,12 +223,22 @@ show({
     "quic": attempt(quic),
     "doh proxy": connect(b"dns.google:443"),
     "dot proxy": connect(b"alpha.test:853"),
-})"#,
-    );
+})"#;
+
+/// Checks that no attempt got anywhere.
+#[track_caller]
+pub fn nothing_answers(sandbox: &str, answers: &Value) {
     for (attempt, outcome) in answers.as_object().expect("attempts") {
         let outcome = outcome.as_str().unwrap_or_default();
-        assert!(!outcome.starts_with("ok") && !outcome.starts_with("HTTP/1.1 200"), "{attempt}: {outcome}");
+        assert!(!outcome.starts_with("ok") && !outcome.starts_with("HTTP/1.1 200"), "{sandbox}: {attempt}: {outcome}");
     }
+}
+
+#[test]
+fn row_38_dns_over_https_tls_and_quic_are_blocked() {
+    let home = desk();
+    let deploy = home.deploy("desk");
+    nothing_answers(browser_of(&deploy), &ask_proxy(&deploy, OTHER_PROTOCOLS));
 }
 
 /// The gateway of a deploy is on the host: nothing inside reaches it.

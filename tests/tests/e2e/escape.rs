@@ -5,14 +5,12 @@ use std::os::unix::net::UnixListener;
 use serde_json::json;
 
 use crate::{
-    desk::{SERVICE, all_refused, browser_of, desk, everywhere},
+    desk::{DISPLAYS, SERVICE, all_refused, browser_of, desk, everywhere},
     python::program,
 };
 
-#[test]
-fn row_45_kernel_files_are_refused() {
-    everywhere(
-        r#"
+/// Row 45: each is an attempt.
+pub const KERNEL_FILES: &str = r#"
 def write(path): open(path, "w").write("x")
 own = os.stat("/")
 def outside():
@@ -25,49 +23,63 @@ show({
     "/proc/1/root": attempt(outside),
     "kcore": attempt(lambda: open("/proc/kcore", "rb").read(1)),
     "kmsg": attempt(lambda: open("/dev/kmsg", "rb").read(1)),
-})"#,
-        all_refused,
-    );
-}
+})"#;
 
 #[test]
-fn row_46_sys_and_cgroups_are_refused() {
-    everywhere(
-        r#"
+fn row_45_kernel_files_are_refused() {
+    everywhere(KERNEL_FILES, all_refused);
+}
+
+/// Row 46.
+pub const SYS_AND_CGROUPS: &str = r#"
 def find():
     for folder in ("/sys", "/sys/fs/cgroup"):
         if os.path.isdir(folder) and os.listdir(folder):
             return folder
     raise OSError(errno.ENOENT, "")
 def agent(): open("/sys/fs/cgroup/memory/release_agent", "w").write("/tmp/x")
-show({"sys": attempt(find), "release_agent": attempt(agent)})"#,
-        all_refused,
-    );
+show({"sys": attempt(find), "release_agent": attempt(agent)})"#;
+
+#[test]
+fn row_46_sys_and_cgroups_are_refused() {
+    everywhere(SYS_AND_CGROUPS, all_refused);
+}
+
+/// A socket of the host's that has no path.
+pub struct Abstract {
+    name: String,
+    _listener: UnixListener,
+}
+
+impl Abstract {
+    /// Listens.
+    pub fn listen() -> Self {
+        use std::os::{linux::net::SocketAddrExt, unix::net::SocketAddr};
+        let name = format!("agentenv-test-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).expect("an abstract name");
+        Self { name, _listener: UnixListener::bind_addr(&address).expect("an abstract socket on the host") }
+    }
+
+    /// Row 47: connects to it, to sockets of the host by path, and to those of X servers' that are not the sandbox's own.
+    pub fn attack(&self, displays: &[&str]) -> String {
+        let (name, displays) = (&self.name, json!(displays).to_string());
+        format!(
+            r#"
+def connect(path):
+    with socket.socket(socket.AF_UNIX) as s: s.connect(path)
+paths = ["/var/run/docker.sock", "/run/docker.sock", "/run/dbus/system_bus_socket", "\0{name}", *json.loads({displays:?})]
+show({{repr(path): attempt(lambda: connect(path)) for path in paths}})"#
+        )
+    }
 }
 
 #[test]
 fn row_47_host_sockets_are_absent() {
-    use std::os::{linux::net::SocketAddrExt, unix::net::SocketAddr};
-    let name = format!("agentenv-test-{}", std::process::id());
-    let address = SocketAddr::from_abstract_name(&name).expect("an abstract name");
-    let _listener = UnixListener::bind_addr(&address).expect("an abstract socket on the host");
-    everywhere(
-        &format!(
-            r#"
-def connect(path):
-    with socket.socket(socket.AF_UNIX) as s: s.connect(path)
-paths = ["/var/run/docker.sock", "/run/docker.sock", "/run/dbus/system_bus_socket", "/tmp/.X11-unix/X0",
-         "\0{name}", "\0/tmp/.X11-unix/X0"]
-show({{repr(path): attempt(lambda: connect(path)) for path in paths}})"#
-        ),
-        all_refused,
-    );
+    everywhere(&Abstract::listen().attack(&DISPLAYS), all_refused);
 }
 
-#[test]
-fn row_48_other_processes_are_closed() {
-    everywhere(
-        r#"
+/// Row 48.
+pub const OTHER_PROCESSES: &str = r#"
 buffer = ctypes.create_string_buffer(8)
 class Vector(ctypes.Structure):
     _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
@@ -83,9 +95,11 @@ for pid in others:
     answers[f"seize {pid}"] = attempt(lambda: seize(pid))
     answers[f"read {pid}"] = attempt(lambda: read(pid))
 answers["memory of 1"] = attempt(lambda: open("/proc/1/mem", "rb").read(1))
-show(answers)"#,
-        all_refused,
-    );
+show(answers)"#;
+
+#[test]
+fn row_48_other_processes_are_closed() {
+    everywhere(OTHER_PROCESSES, all_refused);
 }
 
 /// Number and name of system calls that nothing in a sandbox has a use for.
@@ -114,9 +128,22 @@ calls = {
 }
 "#;
 
+/// Row 49: every one of them.
+pub fn forbidden_calls() -> String {
+    format!("{FORBIDDEN}\nshow({{name: attempt(call) for name, call in calls.items()}})")
+}
+
+/// Row 49: in a user namespace of its own it has every capability there, and still mounts nothing.
+pub fn mounts_of_a_nested_namespace() -> String {
+    format!(
+        "{FORBIDDEN}\nsyscall(272, 0x10000000)\n\
+         show({{name: attempt(calls[name]) for name in ('mount', 'unshare mount', 'pivot_root', 'fsopen', 'open_tree')}})"
+    )
+}
+
 #[test]
 fn row_49_calls_that_change_the_world_are_refused() {
-    everywhere(&format!("{FORBIDDEN}\nshow({{name: attempt(call) for name, call in calls.items()}})"), all_refused);
+    everywhere(&forbidden_calls(), all_refused);
 }
 
 #[test]
@@ -126,17 +153,11 @@ fn row_49_nested_user_namespaces_are_for_browsers_only() {
     let nested = program(r#"show(attempt(lambda: syscall(272, 0x10000000)))"#);
     assert_ne!(deploy.python(SERVICE, &nested), json!("ok: 0"), "a service makes a user namespace");
     assert_eq!(deploy.python(browser_of(&deploy), &nested), json!("ok: 0"), "Chromium's own sandbox needs one");
-    // In a user namespace of its own it has every capability there, and still mounts nothing.
-    let mount = program(&format!(
-        "{FORBIDDEN}\nsyscall(272, 0x10000000)\n\
-         show({{name: attempt(calls[name]) for name in ('mount', 'unshare mount', 'pivot_root', 'fsopen', 'open_tree')}})"
-    ));
-    all_refused("browser", &deploy.python(browser_of(&deploy), &mount));
+    all_refused("browser", &deploy.python(browser_of(&deploy), &program(&mounts_of_a_nested_namespace())));
 }
 
-#[test]
-fn row_50_nothing_is_inherited_but_three_pipes() {
-    let body = r#"
+/// Row 50.
+pub const DESCRIPTORS: &str = r#"
 def descriptors(pid):
     links = {}
     for name in os.listdir(f"/proc/{pid}/fd"):
@@ -145,7 +166,10 @@ def descriptors(pid):
     return links
 own = {n: l for n, l in descriptors("self").items() if "/proc/" not in l}
 show({"own": own, "cwd": os.getcwd(), "through": {n: attempt(lambda: os.listdir(f"/proc/self/fd/{n}/..")) for n in range(3)}})"#;
-    everywhere(body, |sandbox, answer| {
+
+#[test]
+fn row_50_nothing_is_inherited_but_three_pipes() {
+    everywhere(DESCRIPTORS, |sandbox, answer| {
         let own = answer["own"].as_object().expect("descriptors");
         let mut numbers: Vec<&str> = own.keys().map(String::as_str).collect();
         numbers.sort_unstable();
@@ -158,18 +182,20 @@ show({"own": own, "cwd": os.getcwd(), "through": {n: attempt(lambda: os.listdir(
     });
 }
 
-#[test]
-fn row_51_no_capability_no_new_privileges_and_a_filter() {
-    let body = r#"
+/// Row 51: what the kernel says of each process.
+pub const STATUSES: &str = r#"
 def status(pid):
     lines = dict(line.split(":\t", 1) for line in open(f"/proc/{pid}/status").read().splitlines() if ":\t" in line)
-    keys = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "Uid", "Gid", "Groups")
+    keys = ("Name", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "Uid", "Gid", "Groups")
     return {key: lines.get(key, "").strip() for key in keys}
 show({pid: status(pid) for pid in os.listdir("/proc") if pid.isdigit()})"#;
+
+#[test]
+fn row_51_no_capability_no_new_privileges_and_a_filter() {
     let home = desk();
     let deploy = home.deploy("desk");
     for sandbox in [SERVICE, browser_of(&deploy)] {
-        let answer = deploy.python(sandbox, &program(body));
+        let answer = deploy.python(sandbox, &program(STATUSES));
         let processes = answer.as_object().expect("processes");
         assert!(processes.len() >= 2, "{answer}");
         for (pid, status) in processes {
@@ -187,19 +213,23 @@ show({pid: status(pid) for pid in os.listdir("/proc") if pid.isdigit()})"#;
     }
 }
 
-#[test]
-fn row_52_nothing_can_be_typed_into_a_terminal() {
-    everywhere(
-        r#"
+/// Row 52: `TIOCSTI` and its like, into what there is.
+pub const TYPE_INTO_A_TERMINAL: &str = r#"
 import fcntl
+def call(request): syscall(16, 0, request, ctypes.c_char_p(b"x"))
 def type_into(open_terminal):
     terminal = open_terminal()
     fcntl.ioctl(terminal, 0x5412, b"x")
 show({
     "stdin": attempt(lambda: type_into(lambda: 0)),
     "tty": attempt(lambda: type_into(lambda: os.open("/dev/tty", os.O_RDWR))),
+    # The kernel reads half of the number.
+    "high bits": attempt(lambda: call(1 << 32 | 0x5412)),
+    "console": attempt(lambda: call(0x541c)),
     "pty": attempt(lambda: type_into(lambda: os.openpty()[1])),
-})"#,
-        all_refused,
-    );
+})"#;
+
+#[test]
+fn row_52_nothing_can_be_typed_into_a_terminal() {
+    everywhere(TYPE_INTO_A_TERMINAL, all_refused);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use agentenv_protocol::ExitCode;
 use agentenv_tests::{Home, PATIENCE, PySite, eventually, playwright, run_within};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     desk::{browser_of, desk, pods},
@@ -62,15 +62,8 @@ fn a_forgotten_deploy_closes_itself_when_its_time_is_over() {
     deploy.gone(&processes);
 }
 
-#[test]
-fn row_82_a_reset_leaves_nothing_of_the_last_episode() {
-    let home = desk();
-    let deploy = home.deploy("desk");
-    let browser = browser_of(&deploy).to_owned();
-    deploy.operation("alpha", "data/load", &json!({"data": {"rows": ["episode 1"]}}));
-    playwright(
-        &deploy,
-        r"
+/// Row 82: what an episode may leave in a browser.
+pub const LEAVE_IN_A_BROWSER: &str = r"
 context.add_cookies([{'name': 'episode', 'value': '1', 'url': 'https://alpha.test/'}])
 page.goto('https://alpha.test/')
 page.evaluate('''async () => {
@@ -78,8 +71,33 @@ page.evaluate('''async () => {
     document.cookie = 'script=1; path=/; max-age=100000';
     await (await caches.open('episode')).put('/kept', new Response('1'));
     await new Promise((done) => { const open = indexedDB.open('episode', 1); open.onsuccess = done; });
-}''')",
+}''')";
+
+/// Row 82: what of it is there.
+pub const FOUND_IN_A_BROWSER: &str = r"
+page.goto('https://alpha.test/')
+result(page.evaluate('''async () => ({
+    cookies: document.cookie, storage: localStorage.length, caches: await caches.keys(),
+    databases: (await indexedDB.databases()).length, history: history.length,
+})''') | {'tabs': len(context.pages), 'all': context.cookies()})";
+
+/// Checks that nothing is.
+#[track_caller]
+pub fn nothing_is_left_in(seen: &Value) {
+    assert_eq!(
+        (&seen["cookies"], &seen["storage"], &seen["caches"], &seen["databases"], &seen["all"]),
+        (&json!(""), &json!(0), &json!([]), &json!(0), &json!([])),
+        "{seen}"
     );
+}
+
+#[test]
+fn row_82_a_reset_leaves_nothing_of_the_last_episode() {
+    let home = desk();
+    let deploy = home.deploy("desk");
+    let browser = browser_of(&deploy).to_owned();
+    deploy.operation("alpha", "data/load", &json!({"data": {"rows": ["episode 1"]}}));
+    playwright(&deploy, LEAVE_IN_A_BROWSER);
     let leave = r#"
 open("/tmp/episode", "w").write("1")
 if os.fork() == 0:
@@ -93,7 +111,7 @@ show("left")"#;
     let old = deploy.service(&browser);
 
     let report = home.run(&["env", "reset", deploy.id(), "--json"]).json();
-    assert_eq!(report["browsers"][&browser], "cold", "{report}");
+    assert_eq!(report["browsers"][&browser], "cold: no reset was foreseen", "{report}");
 
     assert!(!old.is_alive(), "the old browser is gone");
     let sleeper = processes.iter().find(|process| process.name == "sleep").expect("the daemon ran");
@@ -101,20 +119,8 @@ show("left")"#;
     assert_eq!(deploy.operation("alpha", "data/get", &json!({})), json!({"data": {"rows": []}}));
     let files = deploy.exec(&browser, &["ls", "-a", "/tmp"]).ok();
     assert!(!files.contains("episode"), "{files}");
-    let seen = playwright(
-        &deploy,
-        r"
-page.goto('https://alpha.test/')
-result(page.evaluate('''async () => ({
-    cookies: document.cookie, storage: localStorage.length, caches: await caches.keys(),
-    databases: (await indexedDB.databases()).length, history: history.length,
-})''') | {'tabs': len(context.pages), 'all': context.cookies()})",
-    );
-    assert_eq!(
-        (&seen["cookies"], &seen["storage"], &seen["caches"], &seen["databases"], &seen["all"]),
-        (&json!(""), &json!(0), &json!([]), &json!(0), &json!([])),
-        "{seen}"
-    );
+    let seen = playwright(&deploy, FOUND_IN_A_BROWSER);
+    nothing_is_left_in(&seen);
     assert_eq!(deploy.status().resets, 1);
 }
 

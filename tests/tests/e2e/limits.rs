@@ -36,7 +36,7 @@ fn release(mut child: Child) {
 }
 
 /// What a neighbour needs to go on working.
-const NEIGHBOUR: &str = r#"
+pub const NEIGHBOUR: &str = r#"
 import array
 pipes = [os.pipe() for _ in range(20)]
 def send():
@@ -45,15 +45,8 @@ def send():
 inotify = libc.inotify_init()
 show({"send": attempt(send), "inotify": inotify >= 0})"#;
 
-#[test]
-fn row_88_what_one_sandbox_holds_is_not_taken_from_another() {
-    let home = pods(&[PySite::new("alpha"), PySite::new("beta")]);
-    let deploy = home.deploy("pods");
-    let (child, held) = holder(
-        &home,
-        &deploy,
-        "alpha/server",
-        r#"
+/// Row 88: takes what it can get, and says on a line how much that is.
+pub const TAKE: &str = r#"
 import array, fcntl
 held = {"in flight": 0, "pipes": 0, "inotify": 0}
 pairs = []
@@ -76,8 +69,13 @@ try:
         except OSError: pass
         held["pipes"] += 1
 except OSError: pass
-print(json.dumps(held))"#,
-    );
+print(json.dumps(held))"#;
+
+#[test]
+fn row_88_what_one_sandbox_holds_is_not_taken_from_another() {
+    let home = pods(&[PySite::new("alpha"), PySite::new("beta")]);
+    let deploy = home.deploy("pods");
+    let (child, held) = holder(&home, &deploy, "alpha/server", TAKE);
     assert!(held.contains("in flight"), "{held}");
     let neighbour = deploy.python("beta/server", &program(NEIGHBOUR));
     assert_eq!(neighbour, json!({"send": "ok", "inotify": true}), "while alpha holds {held}");
@@ -85,7 +83,8 @@ print(json.dumps(held))"#,
     release(child);
 }
 
-fn page(deploy: &Deploy<'_>, site: &str) -> (u16, Duration) {
+/// Asks for a site's page, and how long that took.
+pub fn page(deploy: &Deploy<'_>, site: &str) -> (u16, Duration) {
     let start = Instant::now();
     let request = format!("GET /website/{site}/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     let reply = raw_http(&deploy.info.gateway_url, request.as_bytes());
@@ -117,11 +116,8 @@ fn row_89_a_site_that_never_accepts_keeps_nobody_else_waiting() {
     });
 }
 
-#[test]
-fn row_93_no_connection_to_a_placed_socket_is_stolen() {
-    let home = desk();
-    let deploy = home.deploy("desk");
-    let body = r#"
+/// Row 93.
+pub const STEAL: &str = r#"
 def steal(address, port):
     s = socket.socket()
     s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -140,6 +136,11 @@ for _ in range(30):
         try: answers.append(b"200" in s.recv(100))
         except OSError: answers.append(False)
 show({"tried": tried, "answers": sum(answers)})"#;
-    let answer = deploy.python(browser_of(&deploy), &program(body));
+
+#[test]
+fn row_93_no_connection_to_a_placed_socket_is_stolen() {
+    let home = desk();
+    let deploy = home.deploy("desk");
+    let answer = deploy.python(browser_of(&deploy), &program(STEAL));
     assert_eq!(answer["answers"], 30, "every connection is answered by the site: {answer}");
 }

@@ -14,7 +14,7 @@ use crate::{
     python::program,
 };
 
-mod attacks;
+pub mod attacks;
 mod computers;
 mod outcomes;
 mod reach;

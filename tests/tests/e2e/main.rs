@@ -5,6 +5,7 @@ mod bad_input;
 mod browser;
 mod coalescing;
 mod computer;
+mod computer_attacks;
 mod crashes;
 mod declared;
 mod desk;

@@ -5,7 +5,7 @@ use std::{
     process::Stdio,
 };
 
-use agentenv_tests::{Home, PySite, playwright};
+use agentenv_tests::{Deploy, Home, PySite, playwright};
 
 use crate::{
     desk::{browser_of, desk},
@@ -14,12 +14,11 @@ use crate::{
 
 /// Asks for each URL from a page; nothing may be readable but the page's own site.
 #[track_caller]
-fn unreadable(home: &Home, urls: &[String]) {
-    let deploy = home.deploy("desk");
+pub fn unreadable(deploy: &Deploy<'_>, urls: &[String]) {
     let own = "https://alpha.test/".to_owned();
     let list = serde_json::to_string(&[urls, std::slice::from_ref(&own)].concat()).expect("JSON");
     let answers = playwright(
-        &deploy,
+        deploy,
         &format!(
             r"
 page.goto('https://alpha.test/')
@@ -44,7 +43,8 @@ result(page.evaluate('''async (urls) => {{
 
 #[test]
 fn row_17_a_page_does_not_read_another_site() {
-    unreadable(&desk(), &["https://beta.test/".to_owned(), "http://beta.test/".to_owned()]);
+    let home = desk();
+    unreadable(&home.deploy("desk"), &["https://beta.test/".to_owned(), "http://beta.test/".to_owned()]);
 }
 
 #[test]
@@ -72,9 +72,14 @@ result({'alpha': page.inner_text('body'), 'beta': theirs})",
 #[test]
 fn row_40_loopback_and_link_local_go_through_the_proxy_and_are_denied() {
     let home = desk();
-    let deploy = home.deploy("desk");
+    loopback_is_denied(&home.deploy("desk"));
+}
+
+/// Row 40.
+#[track_caller]
+pub fn loopback_is_denied(deploy: &Deploy<'_>) {
     let seen = playwright(
-        &deploy,
+        deploy,
         r"
 seen = {}
 for url in ('http://127.0.0.1:9222/json', 'http://localhost/', 'http://169.254.169.254/latest/', 'http://[::1]/'):
@@ -98,9 +103,14 @@ result(seen)",
 #[test]
 fn row_41_webrtc_finds_no_way_out() {
     let home = desk();
-    let deploy = home.deploy("desk");
+    webrtc_finds_no_way_out(&home.deploy("desk"));
+}
+
+/// Row 41.
+#[track_caller]
+pub fn webrtc_finds_no_way_out(deploy: &Deploy<'_>) {
     let candidates = playwright(
-        &deploy,
+        deploy,
         r"
 page.goto('https://alpha.test/')
 result(page.evaluate('''async () => {
@@ -120,24 +130,20 @@ result(page.evaluate('''async () => {
     }
 }
 
-#[test]
-fn row_92_a_page_reaches_neither_devtools_nor_dns_nor_the_forward_port() {
-    let home = desk();
-    let deploy = home.deploy("desk");
-    let ports = deploy.python(
-        browser_of(&deploy),
-        &program(
-            r#"
+/// Where something listens in a sandbox.
+const LISTENING: &str = r#"
 listening = []
 for line in open("/proc/net/tcp").read().splitlines()[1:]:
     fields = line.split()
     if fields[3] == "0A":
         address, port = fields[1].split(":")
         listening.append([socket.inet_ntoa(struct.pack("<I", int(address, 16))), int(port, 16)])
-show(listening)"#,
-        ),
-    );
-    drop(deploy);
+show(listening)"#;
+
+/// URLs of all that listens in a sandbox, and of what is never there.
+#[track_caller]
+pub fn urls_inside(deploy: &Deploy<'_>, sandbox: &str) -> Vec<String> {
+    let ports = deploy.python(sandbox, &program(LISTENING));
     let mut urls: Vec<String> = Vec::new();
     for place in ports.as_array().expect("listening sockets") {
         let (address, port) = (place[0].as_str().unwrap_or_default(), place[1].as_u64().unwrap_or_default());
@@ -147,7 +153,14 @@ show(listening)"#,
     }
     assert!(urls.len() >= 4, "DNS and the forward port listen: {ports}");
     urls.extend(["http://10.0.0.1/", "http://localhost:9222/json", "http://192.168.0.1/"].map(str::to_owned));
-    unreadable(&home, &urls);
+    urls
+}
+
+#[test]
+fn row_92_a_page_reaches_neither_devtools_nor_dns_nor_the_forward_port() {
+    let home = desk();
+    let deploy = home.deploy("desk");
+    unreadable(&deploy, &urls_inside(&deploy, browser_of(&deploy)));
 }
 
 /// Answers every page that asks, on loopback in the browser's sandbox, as what listens there would not.

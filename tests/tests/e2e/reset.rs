@@ -21,10 +21,9 @@ fn connect(deploy: &Deploy<'_>) -> TcpStream {
     stream
 }
 
-/// A connection to the browser's DevTools by the gateway, as a CDP client has one.
+/// A connection to the DevTools at this URL by the gateway, as a CDP client has one.
 #[track_caller]
-fn cdp_client(deploy: &Deploy<'_>) -> TcpStream {
-    let cdp_url = &deploy.info.browsers[0].cdp_url;
+pub fn cdp_client(deploy: &Deploy<'_>, cdp_url: &str) -> TcpStream {
     let path = cdp_url.splitn(4, '/').nth(3).expect("a path");
     let version = format!("GET /{path}/json/version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     let version = raw_http(&deploy.info.gateway_url, version.as_bytes());
@@ -45,7 +44,7 @@ fn cdp_client(deploy: &Deploy<'_>) -> TcpStream {
 
 /// Code and reason of the close frame that is the next.
 #[track_caller]
-fn close_frame(stream: &mut TcpStream) -> (u16, String) {
+pub fn close_frame(stream: &mut TcpStream) -> (u16, String) {
     let mut head = [0; 2];
     stream.read_exact(&mut head).expect("a frame");
     assert_eq!(head[0], 0x88, "a close frame");
@@ -59,11 +58,12 @@ fn close_frame(stream: &mut TcpStream) -> (u16, String) {
 fn row_95_cdp_clients_are_told_why_before_the_browser_goes() {
     let home = desk();
     let deploy = home.deploy("desk");
-    let mut client = cdp_client(&deploy);
+    let cdp_url = &deploy.info.browsers[0].cdp_url;
+    let mut client = cdp_client(&deploy, cdp_url);
     home.run(&["env", "reset", deploy.id()]).ok();
     // 1012 is "service restart".
     assert_eq!(close_frame(&mut client), (1012, "the deploy is being reset".to_owned()));
-    cdp_client(&deploy);
+    cdp_client(&deploy, cdp_url);
 }
 
 #[test]

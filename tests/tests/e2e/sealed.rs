@@ -2,11 +2,11 @@
 //!
 //! Addresses outside are the documentation's own (192.0.2.0/24, 2001:db8::/32): nobody has them, also where a sandbox leaks.
 
-use agentenv_tests::{PATIENCE, PySite, eventually};
-use serde_json::json;
+use agentenv_tests::{Deploy, PATIENCE, PySite, eventually};
+use serde_json::{Value, json};
 
 use crate::{
-    desk::{browser_of, desk, desk_of},
+    desk::{all_refused, browser_of, desk, desk_of, everywhere},
     python::program,
 };
 
@@ -53,63 +53,70 @@ by_records = lambda size: (lambda hello: records(hello, size))
 def address(host): return socket.getaddrinfo(host, 443)[0][4][0]
 "#;
 
-#[test]
-fn row_31_only_the_addresss_own_name_is_answered() {
-    let home = desk();
-    let deploy = home.deploy("desk");
-    let answer = deploy.python(
-        browser_of(&deploy),
-        &program(&format!(
-            r#"{TLS}
+/// Row 31: who is answered at the address of `alpha.test`.
+pub const NAMES_AT_AN_ADDRESS: &str = r#"
 alpha = address("alpha.test")
-show({{
+show({
     "own": attempt_tls(alpha, "alpha.test", whole),
     "other": attempt_tls(alpha, "beta.test", whole, check=False),
     "unknown": attempt_tls(alpha, "example.com", whole, check=False),
     "none": attempt_tls(alpha, None, whole, check=False),
-}})"#
-        )),
-    );
-    assert_eq!(answer["own"], "ok", "{answer}");
+})"#;
+
+/// Checks the answers to it, and that each refused name is on the denied log.
+#[track_caller]
+pub fn own_name_alone(deploy: &Deploy<'_>, sandbox: &str, answer: &Value) {
+    assert_eq!(answer["own"], "ok", "{sandbox}: {answer}");
     for wrong in ["other", "unknown", "none"] {
-        assert_ne!(answer[wrong], "ok", "{wrong}: {answer}");
+        assert_ne!(answer[wrong], "ok", "{sandbox}: {wrong}: {answer}");
     }
     eventually("each refused name is on the denied log", PATIENCE, || {
-        let denied = deploy.denied();
+        let mut denied = deploy.denied();
+        denied.retain(|entry| entry.sandbox.as_str() == sandbox);
         let logged = |host: &str| denied.iter().any(|entry| entry.host.contains(host) && entry.port == 443);
         (logged("beta.test") && logged("example.com") && denied.len() >= 3).then_some(())
     });
 }
 
 #[test]
-fn row_31_a_client_hello_cut_up_gets_the_same_verdict() {
+fn row_31_only_the_addresss_own_name_is_answered() {
     let home = desk();
     let deploy = home.deploy("desk");
-    let answer = deploy.python(
-        browser_of(&deploy),
-        &program(&format!(
-            r#"{TLS}
+    let answer = deploy.python(browser_of(&deploy), &program(&format!("{TLS}{NAMES_AT_AN_ADDRESS}")));
+    own_name_alone(&deploy, browser_of(&deploy), &answer);
+}
+
+/// Row 31: the same when the first message comes in pieces.
+pub const CUT_UP: &str = r#"
 alpha = address("alpha.test")
-cuts = {{"bytes": bytewise, "records of 1": by_records(1), "records of 50": by_records(50), "records of 200": by_records(200)}}
-show({{
-    "own": {{name: attempt_tls(alpha, "alpha.test", cut) for name, cut in cuts.items()}},
-    "other": {{name: attempt_tls(alpha, "beta.test", cut, check=False) for name, cut in cuts.items()}},
-}})"#
-        )),
-    );
+cuts = {"bytes": bytewise, "records of 1": by_records(1), "records of 50": by_records(50), "records of 200": by_records(200)}
+show({
+    "own": {name: attempt_tls(alpha, "alpha.test", cut) for name, cut in cuts.items()},
+    "other": {name: attempt_tls(alpha, "beta.test", cut, check=False) for name, cut in cuts.items()},
+})"#;
+
+/// Checks the answers to it.
+#[track_caller]
+pub fn pieces_change_nothing(sandbox: &str, answer: &Value) {
     for (cut, outcome) in answer["own"].as_object().expect("answers") {
-        assert_eq!(outcome, "ok", "{cut}: {answer}");
+        assert_eq!(outcome, "ok", "{sandbox}: {cut}: {answer}");
     }
     for (cut, outcome) in answer["other"].as_object().expect("answers") {
-        assert_ne!(outcome, "ok", "{cut}: {answer}");
+        assert_ne!(outcome, "ok", "{sandbox}: {cut}: {answer}");
     }
 }
 
 #[test]
-fn row_36_raw_connections_have_nowhere_to_go() {
+fn row_31_a_client_hello_cut_up_gets_the_same_verdict() {
     let home = desk();
     let deploy = home.deploy("desk");
-    let body = r#"
+    let answer = deploy.python(browser_of(&deploy), &program(&format!("{TLS}{CUT_UP}")));
+    pieces_change_nothing(browser_of(&deploy), &answer);
+}
+
+/// Row 36: past every proxy; curl among them, told of none.
+pub const RAW: &str = r#"
+import subprocess
 def udp(host, family=socket.AF_INET):
     with socket.socket(family, socket.SOCK_DGRAM) as s: s.sendto(b"x", (host, 53))
 def raw(protocol):
@@ -129,24 +136,16 @@ show({
     "ping": attempt(ping),
     "sctp": attempt(lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM, 132).close()),
     "packet": attempt(packet),
+    "curl": "ok" if subprocess.run(["curl", "--silent", "--noproxy", "*", "--max-time", "5", "https://192.0.2.1/"]).returncode == 0 else "failed",
 })"#;
-    for sandbox in ["alpha/server", browser_of(&deploy)] {
-        let answer = deploy.python(sandbox, &program(body));
-        for (attempt, outcome) in answer.as_object().expect("attempts") {
-            assert!(!outcome.as_str().unwrap_or_default().starts_with("ok"), "{sandbox}: {attempt}: {outcome}");
-        }
-    }
-    // A program that knows of no proxy, and one that leaves it aside.
-    let curl = deploy
-        .exec(browser_of(&deploy), &["curl", "--silent", "--noproxy", "*", "--max-time", "5", "https://192.0.2.1/"]);
-    assert_ne!(curl.code, 0, "{curl:?}");
-}
 
 #[test]
-fn row_37_there_is_no_ipv6() {
-    let home = desk();
-    let deploy = home.deploy("desk");
-    let body = r#"
+fn row_36_raw_connections_have_nowhere_to_go() {
+    everywhere(RAW, all_refused);
+}
+
+/// Row 37.
+pub const IPV6: &str = r#"
 lines = open("/proc/net/if_inet6").read().split("\n") if os.path.exists("/proc/net/if_inet6") else []
 addresses = [line.split()[0] for line in lines if line]
 def udp6():
@@ -155,15 +154,21 @@ def all_nodes():
     with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as s: s.sendto(b"x", ("ff02::1", 53, 0, 1))
 show({"addresses": addresses, "tcp": attempt(lambda: tcp("2001:db8::1", 443, socket.AF_INET6)), "udp": attempt(udp6),
       "link": attempt(lambda: tcp("fe80::1", 443, socket.AF_INET6))})"#;
-    for sandbox in ["alpha/server", browser_of(&deploy)] {
-        let answer = deploy.python(sandbox, &program(body));
-        let addresses = answer["addresses"].as_array().expect("addresses");
-        let loopback = "00000000000000000000000000000001";
-        assert!(addresses.iter().all(|address| address == loopback), "{sandbox}: {answer}");
-        for attempt in ["tcp", "udp", "link"] {
-            assert!(!answer[attempt].as_str().unwrap_or_default().starts_with("ok"), "{sandbox}: {answer}");
-        }
+
+/// Checks the answers to it.
+#[track_caller]
+pub fn no_ipv6(sandbox: &str, answer: &Value) {
+    let addresses = answer["addresses"].as_array().expect("addresses");
+    let loopback = "00000000000000000000000000000001";
+    assert!(addresses.iter().all(|address| address == loopback), "{sandbox}: {answer}");
+    for attempt in ["tcp", "udp", "link"] {
+        assert!(!answer[attempt].as_str().unwrap_or_default().starts_with("ok"), "{sandbox}: {answer}");
     }
+}
+
+#[test]
+fn row_37_there_is_no_ipv6() {
+    everywhere(IPV6, no_ipv6);
 }
 
 #[test]

@@ -10,20 +10,24 @@ use crate::{
     python::program,
 };
 
-const CANARY: &str = "canary-5f2b7c91e4";
+pub const CANARY: &str = "canary-5f2b7c91e4";
 
 /// A site with a secret setting, a frontend beside its server, and a browser.
 fn with_secret() -> Home {
+    desk_of(&[site_with_secret()]).with("CANARY_KEY", CANARY)
+}
+
+/// A site that reads its secret setting from `CANARY_KEY`, with a frontend beside its server.
+pub fn site_with_secret() -> PySite {
     let read = "\nimport json as j\nsettings = j.loads(os.environ['AGENTENV_WEBSITE_SETTINGS'])\n\
                 assert settings['api_key'].startswith('canary'), 'the server has its secret'\n";
     let more = "\n[frontend]\ncommand = [\"/usr/bin/python3\", \"-u\", \"front.py\"]\nport = 8080\n\n\
                 [settings]\napi_key = \"env:CANARY_KEY\"\nplain = \"seen\"\n";
-    let site = PySite::new("alpha").before(read).card("params['routes'] = []").root("secret_settings = [\"api_key\"]").toml(more).file(
+    PySite::new("alpha").before(read).card("params['routes'] = []").root("secret_settings = [\"api_key\"]").toml(more).file(
         "front.py",
         "import http.server, os\nos.chdir('/tmp')\n\
          http.server.ThreadingHTTPServer(('127.0.0.1', int(os.environ['PORT'])), http.server.SimpleHTTPRequestHandler).serve_forever()\n",
-    );
-    desk_of(&[site]).with("CANARY_KEY", CANARY)
+    )
 }
 
 #[test]
@@ -94,21 +98,23 @@ fn a_missing_secret_is_named_and_its_value_never_shown() {
     home.assert_idle();
 }
 
-#[test]
-fn row_94_the_frontend_finds_no_process_of_the_server() {
-    let home = with_secret();
-    let deploy = home.deploy("desk");
-    let body = r#"
+/// Row 94: command lines and environments of every process.
+pub const ENVIRONMENTS: &str = r#"
 found = {}
 for pid in filter(str.isdigit, os.listdir("/proc")):
     try: found[pid] = open(f"/proc/{pid}/cmdline").read() + open(f"/proc/{pid}/environ").read()
     except OSError: found[pid] = ""
 show(found)"#;
+
+#[test]
+fn row_94_the_frontend_finds_no_process_of_the_server() {
+    let home = with_secret();
+    let deploy = home.deploy("desk");
     for sandbox in ["alpha/frontend", browser_of(&deploy)] {
-        let found = deploy.python(sandbox, &program(body)).to_string();
+        let found = deploy.python(sandbox, &program(ENVIRONMENTS)).to_string();
         assert!(!found.contains(CANARY) && !found.contains("site.py"), "{sandbox}: {found}");
     }
-    let own = deploy.python("alpha/server", &program(body)).to_string();
+    let own = deploy.python("alpha/server", &program(ENVIRONMENTS)).to_string();
     assert!(own.contains("site.py"), "the server is in its own: {own}");
 }
 

@@ -3,15 +3,17 @@
 
 use std::thread;
 
-use super::*;
-use crate::desk::all_refused;
+use agentenv_tests::{Beside, Inside};
 
-mod doors;
-mod names;
-mod pages;
+use super::*;
+use crate::desk::{DISPLAYS, all_refused};
+
+pub mod doors;
+pub mod names;
+pub mod pages;
 
 /// Asks the sandbox's forward port, its name server and its placed sockets; a refusal is its status or error, all else `ok`.
-const TOOLS: &str = r#"
+pub const TOOLS: &str = r#"
 import time
 PROXY = ("127.0.0.1", 3128)
 def judged(line):
@@ -65,25 +67,24 @@ const STRAY: &str = "(udp and not host 203.0.113.53) or sctp or icmp[icmptype] =
 /// The live site's server.
 const SERVER: &str = "github/server";
 
-/// Runs a program in a sandbox that has the tools.
+/// Runs a program that has the tools.
 #[track_caller]
-fn tell(deploy: &Deploy<'_>, sandbox: &str, body: &str) -> Value {
-    deploy.python(sandbox, &program(&format!("{TOOLS}{body}")))
+pub fn tell(place: &dyn Inside, body: &str) -> Value {
+    place.python(&program(&format!("{TOOLS}{body}")))
 }
 
 /// Runs a program that shows attempts by name, every one of which must be refused.
 #[track_caller]
-fn refused(deploy: &Deploy<'_>, sandbox: &str, body: &str) {
-    all_refused(sandbox, &tell(deploy, sandbox, body));
+fn refused(place: &dyn Inside, body: &str) {
+    all_refused(place.sandbox(), &tell(place, body));
 }
 
 /// Runs such programs of several rows, by name, in one go: a command inside a sandbox takes longer than most of them.
 #[track_caller]
-fn all_rows_refused(deploy: &Deploy<'_>, sandbox: &str, rows: &[(&str, String)]) {
+pub fn all_rows_refused(place: &dyn Inside, rows: &[(&str, String)]) {
     let rows = json!(rows).to_string();
     refused(
-        deploy,
-        sandbox,
+        place,
         &format!(
             r#"
 shown = {{}}
@@ -96,13 +97,40 @@ show(shown)"#
 
 /// Checks what arrived.
 #[track_caller]
-fn assert_nothing_got_out(internet: &Internet) {
+pub fn assert_nothing_got_out(internet: &Internet) {
     assert_only_the_reach(internet);
     let stray = internet.packets(STRAY);
     assert!(stray.is_empty(), "{stray:#?}");
     let told: Vec<String> = internet.names_asked().into_iter().filter(|name| name.contains("exfil")).collect();
     assert_eq!(told, [] as [String; 0], "row 39: questions that went on to the real name server");
     assert!(internet.requests_to("gist.github.com").is_empty(), "the synthetic site has that name");
+}
+
+/// Rows that a sandbox refuses whose network is not open.
+pub fn closed_to_what_is_not_allowed() -> Vec<(&'static str, String)> {
+    vec![
+        ("23 to 25", names::rows_23_to_25_names_that_pretend()),
+        ("43", doors::row_43_redirects_to_what_is_inside(&["https://example.com/login"])),
+    ]
+}
+
+/// Rows that every sandbox refuses; these X servers' sockets are not its own.
+pub fn closed_to_everybody(deploy: &Deploy<'_>, displays: &[&str]) -> Vec<(&'static str, String)> {
+    vec![
+        ("20, 21", names::rows_20_and_21_addresses_in_every_spelling()),
+        ("27, 28", names::rows_27_and_28_names_that_are_not_public()),
+        ("29", names::row_29_connect_differs_from_sni(&["github.com", "api.github.com"], &names::SNI_IN_REAL_TUNNELS)),
+        ("31", names::row_31_the_first_message_of_tls()),
+        ("32", doors::row_32_other_ports()),
+        ("33", doors::row_33_absolute_form("github.com")),
+        ("34", doors::row_34_gateway_proxy_and_metadata(deploy)),
+        ("35", doors::row_35_nested_connect("github.com", "gist.github.com")),
+        ("36, 37", doors::rows_36_and_37_raw_sockets()),
+        ("38", doors::row_38_doh_dot_and_quic()),
+        ("43", doors::row_43_redirects_to_what_is_inside(&doors::INSIDE)),
+        ("84", doors::row_84_families_that_have_no_namespace()),
+        ("85", doors::row_85_sockets_of_the_host(deploy, displays)),
+    ]
 }
 
 #[test]
@@ -115,64 +143,48 @@ fn rows_19_to_39_42_to_44_84_and_85_from_every_sandbox_that_has_a_way_out() {
     let internet = Internet::start();
     let home = internet.home(home);
     let deploy = home.deploy("office");
-    let browser = browser_of(&deploy);
-    names::row_26_a_name_that_is_rebound_is_dialled_at_the_address_that_was_checked(&deploy, browser);
-    for sandbox in [browser, SERVER] {
-        names::row_19_a_host_that_is_not_allowed(&deploy, sandbox);
-        names::row_22_case_and_a_trailing_dot(&deploy, sandbox);
-        let rows = [
-            ("23 to 25", names::rows_23_to_25_names_that_pretend()),
-            ("43", doors::row_43_redirects_to_what_is_inside(&["https://example.com/login"])),
-        ];
-        all_rows_refused(&deploy, sandbox, &rows);
+    let beside = |sandbox: &str| Beside::new(&deploy, sandbox);
+    let (browser, server, free) = (beside(browser_of(&deploy)), beside(SERVER), beside("free"));
+    names::row_26_a_name_that_is_rebound_is_dialled_at_the_address_that_was_checked(&browser);
+    for place in [&browser, &server] {
+        names::row_19_a_host_that_is_not_allowed(place);
+        names::row_22_case_and_a_trailing_dot(place);
+        all_rows_refused(place, &closed_to_what_is_not_allowed());
     }
-    let rows = [
-        ("20, 21", names::rows_20_and_21_addresses_in_every_spelling()),
-        ("27, 28", names::rows_27_and_28_names_that_are_not_public()),
-        ("29", names::row_29_connect_differs_from_sni()),
-        ("31", names::row_31_the_first_message_of_tls()),
-        ("32", doors::row_32_other_ports()),
-        ("33", doors::row_33_absolute_form()),
-        ("34", doors::row_34_gateway_proxy_and_metadata(&deploy)),
-        ("35", doors::row_35_nested_connect()),
-        ("36, 37", doors::rows_36_and_37_raw_sockets()),
-        ("38", doors::row_38_doh_dot_and_quic()),
-        ("43", doors::row_43_redirects_to_what_is_inside(&doors::INSIDE)),
-        ("84", doors::row_84_families_that_have_no_namespace()),
-        ("85", doors::row_85_sockets_of_the_host(&deploy)),
-    ];
-    for sandbox in [browser, SERVER, "free"] {
-        all_rows_refused(&deploy, sandbox, &rows);
-        names::rows_27_and_28_are_on_the_denied_log(&deploy, sandbox);
-        names::row_39_a_question_alone_goes_nowhere(&deploy, sandbox);
-        doors::row_44_bad_certificates_and_the_authoritys_key(&deploy, sandbox);
+    let rows = closed_to_everybody(&deploy, &DISPLAYS);
+    for place in [&browser, &server, &free] {
+        all_rows_refused(place, &rows);
+        names::rows_27_and_28_are_on_the_denied_log(place);
+        names::row_39_a_question_alone_goes_nowhere(place);
+        doors::row_44_bad_certificates_and_the_authoritys_key(place);
     }
     // A pod is told of synthetic names by nobody; browsers' connections to them are ended here, and looked into.
-    for sandbox in [browser, "free"] {
-        names::row_30_fronting_on_minted_connections(&deploy, sandbox);
+    for place in [&browser, &free] {
+        names::row_30_fronting_on_minted_connections(place, "gist.github.com", &names::FRONTED);
     }
-    names::row_30_fronting_in_a_live_tunnel_stays_at_its_address(&deploy, browser, &internet);
+    names::row_30_fronting_in_a_live_tunnel_stays_at_its_address(&browser, &internet);
     row_42_a_reset_never_fails_open(&home, &deploy);
     deploy.close();
     assert_nothing_got_out(&internet);
 }
 
-/// Attempts all through a reset, in the browser that it replaces and in the pod that it keeps.
-#[track_caller]
-fn row_42_a_reset_never_fails_open(home: &Home, deploy: &Deploy<'_>) {
-    let attempts = program(&format!(
-        r#"{TOOLS}
+/// Attempts that no change of a deploy may let through.
+pub const THROUGH_A_RESET: &str = r#"
 targets = ("example.com:443", "203.0.113.20:443", "internal.github.com:443", "github.com:22")
-tries = {{target: connect for target in targets}} | {{"address": lambda _: attempt(lambda: tcp("203.0.113.20", 443)),
-    "fronted": lambda _: placed("github.com", "example.com"), "other": lambda _: through("github.com", "example.com")}}
-seen = {{}}
-for _ in range(5):
+tries = {target: connect for target in targets} | {"address": lambda _: attempt(lambda: tcp("203.0.113.20", 443)),
+    "fronted": lambda _: placed("github.com", "example.com"), "other": lambda _: through("github.com", "example.com")}
+seen = {}
+def once():
     for target, form in tries.items():
         answer = form(target)
         if seen.get(target, "").startswith("ok"): continue
         seen[target] = answer
-show(seen)"#
-    ));
+"#;
+
+/// Attempts all through a reset, in the browser that it replaces and in the pod that it keeps.
+#[track_caller]
+fn row_42_a_reset_never_fails_open(home: &Home, deploy: &Deploy<'_>) {
+    let attempts = program(&format!("{TOOLS}{THROUGH_A_RESET}\nfor _ in range(5): once()\nshow(seen)"));
     thread::scope(|scope| {
         let reset = scope.spawn(|| home.run(&["env", "reset", deploy.id()]));
         let (mut done, mut answered) = (false, 0);
@@ -195,10 +207,10 @@ show(seen)"#
 
 #[test]
 fn rows_40_41_43_91_and_92_in_a_browser() {
-    pages::attacked(false);
+    pages::attacked("browser", false);
 }
 
 #[test]
 fn rows_38_41_43_91_and_92_in_a_browser_without_a_proxy() {
-    pages::attacked(true);
+    pages::attacked("browser", true);
 }

@@ -9,23 +9,24 @@ show(both(*[f"github.com:{port}" for port in ports]) |
         .to_owned()
 }
 
-pub fn row_33_absolute_form() -> String {
-    r#"
+/// A host that may be asked for, and a path there that is no redirect.
+pub fn row_33_absolute_form(own: &str) -> String {
+    let body = r#"
 def sent(target, host, more=""): return ask(f"GET {target} HTTP/1.1\r\nHost: {host}\r\n{more}Connection: close\r\n\r\n")
-good = sent("http://github.com/plain", "github.com")
+good = sent(f"http://{OWN}/plain", OWN)
 assert good == "ok: HTTP/1.1 200 OK", good
 show({
-    "another host": sent("http://github.com/plain", "example.com"),
-    "the other way round": sent("http://203.0.113.20/plain", "github.com"),
-    "two hosts": sent("http://github.com/plain", "github.com", "Host: example.com\r\n"),
-    "no scheme": sent("/plain", "github.com"),
+    "another host": sent(f"http://{OWN}/plain", "example.com"),
+    "the other way round": sent("http://203.0.113.20/plain", OWN),
+    "two hosts": sent(f"http://{OWN}/plain", OWN, "Host: example.com\r\n"),
+    "no scheme": sent("/plain", OWN),
     "internal": sent("http://internal.github.com/", "internal.github.com"),
-    "port": sent("http://github.com:22/", "github.com:22"),
-    "tls": sent("https://github.com/", "github.com"),
-    "user": sent("http://github.com@203.0.113.20/", "203.0.113.20"),
-    "file": sent("ftp://github.com/", "github.com"),
-    "gopher": sent("gopher://203.0.113.10:25/_x", "203.0.113.10:25")})"#
-        .to_owned()
+    "port": sent(f"http://{OWN}:22/", f"{OWN}:22"),
+    "tls": sent(f"https://{OWN}/", OWN),
+    "user": sent(f"http://{OWN}@203.0.113.20/", "203.0.113.20"),
+    "file": sent(f"ftp://{OWN}/", OWN),
+    "gopher": sent("gopher://203.0.113.10:25/_x", "203.0.113.10:25")})"#;
+    format!("OWN = {own:?}\n{body}")
 }
 
 pub fn row_34_gateway_proxy_and_metadata(deploy: &Deploy<'_>) -> String {
@@ -39,8 +40,9 @@ show(both("127.0.0.1:{port}", "localhost:{port}", "127.0.0.1:3128", "localhost:3
     )
 }
 
-pub fn row_35_nested_connect() -> String {
-    r#"
+/// Within the tunnel to a host's port 80, and within the TLS of a synthetic site, if it has one.
+pub fn row_35_nested_connect(outer: &str, minted: &str) -> String {
+    let body = r#"
 def nested(outer, line, host):
     try:
         with tunnel(outer) as s:
@@ -48,15 +50,15 @@ def nested(outer, line, host):
             return judged(first_line(s))
     except OSError as error: return f"closed: {error}"
 attempts = {f"{line} in {outer}": nested(outer, line, line.split("//")[-1].split(" ")[-1].strip("/"))
-    for outer in ("github.com:80",) for line in ("CONNECT example.com:443", "CONNECT internal.github.com:443", "CONNECT github.com:22",
+    for outer in (OUTER + ":80",) for line in ("CONNECT example.com:443", "CONNECT internal.github.com:443", "CONNECT github.com:22",
         "GET http://example.com/", "GET http://internal.github.com/", "CONNECT 169.254.169.254:80")}
 # For a pod that name is the real site, which may do as it likes within its encryption.
 if "https_proxy" not in os.environ:
     connect_line = "CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n"
-    attempts["in a site's"] = through("gist.github.com", "gist.github.com", connect_line)
-    attempts["placed"] = placed("gist.github.com", "gist.github.com", connect_line)
-show(attempts)"#
-    .to_owned()
+    attempts["in a site's"] = through(MINTED, MINTED, connect_line)
+    attempts["placed"] = placed(MINTED, MINTED, connect_line)
+show(attempts)"#;
+    format!("OUTER, MINTED = {outer:?}, {minted:?}\n{body}")
 }
 
 pub fn rows_36_and_37_raw_sockets() -> String {
@@ -143,18 +145,17 @@ show({target: redirected(target) for target in json.loads(TARGETS)})"#;
 }
 
 #[track_caller]
-pub fn row_44_bad_certificates_and_the_authoritys_key(deploy: &Deploy<'_>, sandbox: &str) {
-    for host in ["expired", "self-signed"] {
-        let url = format!("https://{host}.github.com/");
-        let curl = deploy.exec(sandbox, &["curl", "--silent", "--max-time", "20", &url]);
-        assert_eq!((curl.code, curl.stdout.as_str()), (60, ""), "{sandbox}: {host}: a bad certificate stays one");
-    }
+pub fn row_44_bad_certificates_and_the_authoritys_key(place: &dyn Inside) {
+    let (deploy, sandbox) = (place.deploy(), place.sandbox());
     let home = deploy.home_path().display();
-    let found = tell(
-        deploy,
-        sandbox,
+    let seen = tell(
+        place,
         &format!(
             r#"
+import subprocess
+def curl(host):
+    done = subprocess.run(["curl", "--silent", "--max-time", "20", f"https://{{host}}.github.com/"], capture_output=True, text=True)
+    return [done.returncode, done.stdout]
 found = [path for path in ("{home}", "{home}/deploys") if os.path.exists(path)]
 for top in ("/etc", "/home", "/tmp", "/run", "/var", "/data", "/opt", "/root", "/dev/shm"):
     for folder, _, files in os.walk(top):
@@ -162,13 +163,15 @@ for top in ("/etc", "/home", "/tmp", "/run", "/var", "/data", "/opt", "/root", "
             try:
                 path = os.path.join(folder, name)
                 if not os.path.isfile(path): continue
+                # In two, since this program may be a file there.
                 with open(path, "rb") as file:
-                    if b"PRIVATE KEY" in file.read(1 << 20): found.append(path)
+                    if b"PRIVATE " + b"KEY-----" in file.read(1 << 20): found.append(path)
             except OSError: pass
-show(found)"#
+show({{"curl": [curl(host) for host in ("expired", "self-signed")], "keys": found}})"#
         ),
     );
-    assert_eq!(found, json!([]), "{sandbox}: a key is readable");
+    assert_eq!(seen["curl"], json!([[60, ""], [60, ""]]), "{sandbox}: a bad certificate stays one");
+    assert_eq!(seen["keys"], json!([]), "{sandbox}: a key is readable");
     let grep = run_within(
         Duration::from_secs(20),
         std::process::Command::new("grep").args(["-rlI", "--devices=skip", "PRIVATE KEY"]).arg(deploy.folder()),
@@ -190,15 +193,16 @@ show({str(family): every(family) for family in range(46) if family not in (1, 2,
         .to_owned()
 }
 
-pub fn row_85_sockets_of_the_host(deploy: &Deploy<'_>) -> String {
+pub fn row_85_sockets_of_the_host(deploy: &Deploy<'_>, displays: &[&str]) -> String {
     let control = deploy.folder().join("control.sock");
     assert!(control.exists(), "the control socket is there on the host");
+    let displays = json!(displays).to_string();
     format!(
         r#"
 def unix(path):
     with socket.socket(socket.AF_UNIX) as s: s.connect(path)
 show({{path: attempt(lambda: unix(path)) for path in ("{}", "/run/nscd/socket", "/run/systemd/resolve/io.systemd.Resolve",
-    "/run/dbus/system_bus_socket", "/tmp/.X11-unix/X0", "/run/docker.sock", "/dev/log", "\0/tmp/.X11-unix/X0")}})"#,
+    "/run/dbus/system_bus_socket", "/run/docker.sock", "/dev/log", *json.loads({displays:?}))}})"#,
         control.display()
     )
 }

