@@ -1,34 +1,29 @@
 //! Certificates as text.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 
-/// The certificates of a PEM text, each as a line of base64: what a file holds between its markers is the DER form that browsers'
-/// policies take. `None` where there is none, or one that is broken.
+/// The certificates of a PEM text. `None` where there is none, or one that is broken.
+pub(crate) fn certificates(pem: &str) -> Option<Vec<CertificateDer<'static>>> {
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+    certificates.ok().filter(|certificates| !certificates.is_empty())
+}
+
+/// The same, each as a line of base64, which browsers' policies take.
 pub(crate) fn bodies(pem: &str) -> Option<Vec<String>> {
-    let mut bodies = Vec::new();
-    let mut rest = pem;
-    while let Some((_, begun)) = rest.split_once(BEGIN) {
-        let (body, after) = begun.split_once(END)?;
-        let body: String = body.split_whitespace().collect();
-        let plain = body.bytes().all(|b| b.is_ascii_alphanumeric() || b"+/=".contains(&b));
-        if body.is_empty() || !plain {
-            return None;
-        }
-        bodies.push(body);
-        rest = after;
-    }
-    (!bodies.is_empty()).then_some(bodies)
+    Some(certificates(pem)?.iter().map(|certificate| STANDARD.encode(certificate)).collect())
 }
 
 /// The certificate authorities of a PEM text and nothing else of it, such as a key or comments. `None` where there is none, or
 /// something that is none.
 pub(crate) fn authorities(pem: &str) -> Option<String> {
+    let certificates = certificates(pem)?;
+    let text = certificates.iter().map(|certificate| text(&STANDARD.encode(certificate))).collect();
     let mut store = rustls::RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-        store.add(certificate.ok()?).ok()?;
+    for certificate in certificates {
+        store.add(certificate).ok()?;
     }
-    let text = bodies(pem)?.iter().map(|body| text(body)).collect();
-    (!store.is_empty()).then_some(text)
+    Some(text)
 }
 
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";

@@ -143,16 +143,16 @@ impl Starting {
         });
         record.accounts = accounts::of(plan);
         let claimed: &[_] = if request.share_account { &[] } else { &record.accounts };
-        let turn = accounts::claim(home, claimed).map_err(io)?;
-        let turn = turn.inspect_err(|_| drop(fs::remove_dir_all(making.path())))?;
-        let made = making.save(&record).map_err(|error| storage(dir, &error));
-        let made = made.and_then(|()| fs::rename(making.path(), dir.path()).map_err(io));
-        if let Err(error) = made {
+        let make = || {
+            // Until the deploy is seen at its place.
+            let _turn = accounts::claim(home, claimed).map_err(io)??;
+            making.save(&record).map_err(|error| storage(dir, &error))?;
+            fs::rename(making.path(), dir.path()).map_err(io)
+        };
+        make().inspect_err(|_| {
             // On a full disk even this may fail; the reaper tries again later.
             let _ = fs::remove_dir_all(making.path());
-            return Err(error);
-        }
-        drop(turn);
+        })?;
         if let Some(name) = &request.name {
             take_name(home, dir, name, &record)?;
         }

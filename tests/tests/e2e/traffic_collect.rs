@@ -241,34 +241,48 @@ fn a_deploy_outside_any_run_is_stored_at_its_close_unless_that_is_not_wanted() {
 }
 
 #[test]
-fn what_nobody_closed_by_hand_stays_on_disk_until_it_is_rescued() {
+fn what_a_killed_deploy_captured_stays_on_disk_until_it_is_rescued() {
     let home = home();
-    let (killed, old) = (captured(&home, &[]), captured(&home, &["--ttl", "1"]));
-    let processes = killed.processes();
-    let ids = [killed.id().to_owned(), old.id().to_owned()];
+    let killed = captured(&home, &[]);
+    let (processes, id) = (killed.processes(), killed.id().to_owned());
     killed.supervisor().kill_and_wait();
     killed.gone(&processes);
-    eventually("the old one is closed", PATIENCE, || {
-        let status = home.run(&["env", "status", &ids[1], "--json"]).json();
-        (status["state"] == "closed").then_some(())
+    let files = on_disk(&home, &id);
+    assert!(files.len() >= 3, "{files:?}");
+    let listed = home.run(&["traffic", "list", &id, "--json"]).json();
+    let captures = listed["captures"].as_array().expect("captures");
+    assert!(captures.iter().all(|one| one["place"] == "disk"), "{listed:#}");
+    let rescued = home.run(&["traffic", "rescue", &id, "--json"]).json();
+    assert_eq!((&rescued[0]["status"], &rescued[0]["stored_now"]), (&"complete".into(), &files.len().into()));
+    assert!(on_disk(&home, &id).is_empty());
+    readable(&home, &id, captures);
+}
+
+#[test]
+fn what_a_deploy_captured_that_nobody_closed_in_time_is_stored_at_its_end() {
+    let home = home();
+    let deploy = captured(&home, &["--ttl", "2"]);
+    let id = deploy.id().to_owned();
+    assert!(on_disk(&home, &id).len() >= 2);
+    let listed = eventually("its captures are stored", PATIENCE, || {
+        let listed = home.run(&["traffic", "list", &id, "--json"]).json();
+        (listed["status"] == "complete").then_some(listed)
     });
-    old.gone(&[]);
-    for id in &ids {
-        let files = on_disk(&home, id);
-        assert!(files.len() >= 3, "{files:?}");
-        let listed = home.run(&["traffic", "list", id, "--json"]).json();
-        assert!(
-            listed["captures"].as_array().expect("captures").iter().all(|one| one["place"] == "disk"),
-            "{listed:#}"
-        );
-        let rescued = home.run(&["traffic", "rescue", id, "--json"]).json();
-        assert_eq!((&rescued[0]["status"], &rescued[0]["stored_now"]), (&"complete".into(), &files.len().into()));
-        assert!(on_disk(&home, id).is_empty());
-        let to = home.path().join(id);
-        home.run(&["traffic", "get", id, "--all", "--output", &to.display().to_string()]).ok();
-        for one in listed["captures"].as_array().expect("captures") {
-            assert_eq!(packets(&to.join(one["id"].as_str().expect("an id"))), one["packets"], "{one}");
-        }
+    deploy.gone(&[]);
+    home.assert_idle();
+    assert!(on_disk(&home, &id).is_empty());
+    let captures = listed["captures"].as_array().expect("captures");
+    assert!(captures.len() >= 3 && captures.iter().all(|one| one["place"] == "store"), "{listed:#}");
+    readable(&home, &id, captures);
+}
+
+/// Each file is given, and tcpdump reads as many packets in it as are on record.
+#[track_caller]
+fn readable(home: &Home, deploy: &str, captures: &[Value]) {
+    let to = home.path().join(deploy);
+    home.run(&["traffic", "get", deploy, "--all", "--output", &to.display().to_string()]).ok();
+    for one in captures {
+        assert_eq!(packets(&to.join(one["id"].as_str().expect("an id"))), one["packets"], "{one}");
     }
 }
 

@@ -30,10 +30,13 @@ use std::{
     io::{self, BufRead as _, Write as _},
     os::{
         fd::OwnedFd,
-        unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+        unix::{
+            fs::{DirBuilderExt as _, OpenOptionsExt as _},
+            process::CommandExt as _,
+        },
     },
     path::{Path, PathBuf},
-    process::ExitCode,
+    process::{ExitCode, Stdio},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -178,7 +181,17 @@ fn prepare(
     Ok((Prepared { dir, ledger, input, values, mask, spawner, starter }, lock))
 }
 
+/// How a deploy ended that did not fail.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// Somebody closed it.
+    Closed,
+    /// Nobody did within its time to live.
+    Forgotten,
+}
+
 fn run(prepared: Prepared, starter_gone: OwnedFd, lock: DeployLock) -> Result<(), ControlError> {
+    let (dir, ledger) = (prepared.dir.clone(), Arc::clone(&prepared.ledger));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -187,11 +200,27 @@ fn run(prepared: Prepared, starter_gone: OwnedFd, lock: DeployLock) -> Result<()
     let ended = runtime.block_on(live(prepared, starter_gone));
     runtime.shutdown_background();
     drop(lock);
-    ended
+    if ended? == End::Forgotten && ledger.record().captures.is_some_and(|captures| !captures.unstored.is_empty()) {
+        store_captures(&dir);
+    }
+    Ok(())
+}
+
+/// Has the command store what was captured that somebody would have closed the deploy with (RUN-3). Nobody waits for it: what it says
+/// is in this deploy's log, and what it does not store stays on disk for a rescue.
+fn store_captures(dir: &DeployDir) {
+    let mut command = std::process::Command::new("/proc/self/exe");
+    command.arg0("agent-env").args(["env", "close", marker(dir.path())]).current_dir("/").stdin(Stdio::null());
+    if let Some(home) = dir.path().parent().and_then(Path::parent) {
+        command.env("AGENTENV_HOME", home);
+    }
+    if let Err(error) = command.spawn() {
+        tracing::error!(%error, "the captures could not be stored: `agent-env traffic rescue` does it");
+    }
 }
 
 /// Builds the deploy, serves until its end, and takes it down. An error was also recorded; nothing is left in either case.
-async fn live(prepared: Prepared, starter_gone: OwnedFd) -> Result<(), ControlError> {
+async fn live(prepared: Prepared, starter_gone: OwnedFd) -> Result<End, ControlError> {
     let (starter, ledger) = (Arc::clone(&prepared.starter), Arc::clone(&prepared.ledger));
     let (ttl, expects_reset, mask) = (prepared.input.ttl, prepared.input.expects_reset, prepared.mask.clone());
     let down = deploy::Down::new(&prepared);
@@ -207,9 +236,9 @@ async fn live(prepared: Prepared, starter_gone: OwnedFd) -> Result<(), ControlEr
             }
             starter.end(&StartEvent::Ready(Box::new(deploy.info())));
             tokio::select! {
-                ended = deploy.until_end() => ended,
-                () = lived(ttl) => Ok(()),
-                () = terminated() => Ok(()),
+                ended = deploy.until_end() => ended.map(|()| End::Closed),
+                () = lived(ttl) => Ok(End::Forgotten),
+                () = terminated() => Ok(End::Closed),
             }
         }
         Err(error) => Err(error),
@@ -228,8 +257,8 @@ async fn live(prepared: Prepared, starter_gone: OwnedFd) -> Result<(), ControlEr
         tracing::error!(%error, "the record cannot be written");
     }
     let ended = match (ended, left) {
-        (Ok(()), Ok(())) => Ok(()),
-        (Err(error), Ok(())) | (Ok(()), Err(error)) => Err(error),
+        (ended, Ok(())) => ended,
+        (Ok(_), Err(error)) => Err(error),
         // Both are told: what failed, and what its removal left.
         (Err(error), Err(left)) => {
             Err(ControlError { message: format!("{}; and {}", error.message, left.message), ..error })
