@@ -190,7 +190,8 @@ async def across_a_reset(host):
     await asyncio.to_thread(agent_env, "env", "reset", deploy)
     told = await waiting
     tabs = (await host.value("browser_tabs"))["tabs"]
-    assert all("alpha" not in tab["url"] for tab in tabs), tabs
+    assert [tab["url"] for tab in tabs] == ["about:blank"], tabs
+    assert "the last one" in (await host.fails("browser_close_tab"))[1]
     again = await host.value("browser_open", url="https://alpha.test/")
     assert again["title"] == "alpha" and png(await host.call("screenshot")) == (1024, 768), again
     # The computer's Chromium, whose connection nobody has used since.

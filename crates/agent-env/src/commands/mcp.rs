@@ -29,8 +29,8 @@ use super::deploys;
 
 /// What a harness has in place of the name of a deploy: the deploy's JSON.
 const DEPLOY_VARIABLE: &str = "AGENTENV_DEPLOY";
-/// One message of the host. The longest that means anything is a text of 10,000 characters to type, or a script.
-const MESSAGE_BYTES: usize = 1 << 20;
+/// One message of the host. What is longer gets no answer, so this is far above what the arguments may be.
+const MESSAGE_BYTES: usize = 16 << 20;
 
 /// Arguments of `mcp`.
 #[derive(Args, Debug)]

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use super::{
-    failure::Failure,
+    failure::{Failure, cut},
     page::{self, BrowserAction},
     place::Place,
 };
@@ -21,6 +21,8 @@ use super::{
 const CONNECT_LIMIT: Duration = Duration::from_secs(60);
 /// Dialogs that are told of; a page may open them without end.
 const DIALOGS: usize = 10;
+/// What is told of a tab's URL and title; a `data:` URL is as long as its page.
+const TAB_CHARACTERS: usize = 1000;
 /// What is told of a dialog's text.
 const DIALOG_CHARACTERS: usize = 500;
 
@@ -94,7 +96,7 @@ impl Browser {
         let cdp = Cdp::connect_below(dial, self.place.port(), self.place.path(), CONNECT_LIMIT).await;
         let cdp = cdp.map_err(|error| {
             tracing::debug!(browser = %self.name, ?error, "no CDP connection");
-            Failure::new("away", format!("{}: {error}; the deploy may be closed or the browser dead", self.name))
+            Failure::new("away", format!("the browser of {} is not there: {error}; it may have been closed or have died, or the deploy is closed", self.name))
         })?;
         let connection = Connection::new(cdp);
         match connection.tabs().await {
@@ -131,7 +133,7 @@ impl Connection {
     async fn tabs(&self) -> Result<Vec<Tab>, CdpError> {
         let answer = self.cdp.call("Target.getTargets", json!({})).await?;
         let targets = answer["targetInfos"].as_array().into_iter().flatten();
-        let text = |target: &Value, key: &str| target[key].as_str().unwrap_or_default().to_owned();
+        let text = |target: &Value, key: &str| cut(target[key].as_str().unwrap_or_default(), TAB_CHARACTERS);
         let pages = targets.filter(|target| target["type"] == "page");
         let tabs = pages.map(|target| Tab {
             id: text(target, "targetId"),
@@ -147,6 +149,10 @@ impl Connection {
             BrowserAction::Tabs {} => return Ok(self.listed(&tabs)),
             BrowserAction::CloseTab { tab } => {
                 let id = self.choose(&tabs, tab.as_deref())?;
+                if tabs.len() == 1 {
+                    let message = "`tab` is the last one, and the browser would end with it: navigate to another page";
+                    return Err(Failure::new("refused", message));
+                }
                 self.cdp.call("Target.closeTarget", json!({ "targetId": id })).await?;
                 return Ok(Answer { value: json!({ "closed": id }), picture: None });
             }
@@ -264,8 +270,7 @@ async fn dismiss(event: &Event, shared: &Mutex<Shared>) {
         let mut shared = lock(shared);
         let session = shared.sessions.values().find(|session| Some(session.id()) == event.session.as_deref()).cloned();
         if session.is_some() && !leave && shared.dialogs.len() < DIALOGS {
-            let message: String = message.chars().take(DIALOG_CHARACTERS).collect();
-            shared.dialogs.push(format!("{kind} was dismissed: {message}"));
+            shared.dialogs.push(format!("{kind} was dismissed: {}", cut(message, DIALOG_CHARACTERS)));
         }
         session
     };

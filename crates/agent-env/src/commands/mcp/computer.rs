@@ -55,6 +55,9 @@ impl Desktop {
         }
         Err(match serde_json::from_slice::<ComputerError>(&body) {
             Ok(error) => error.into(),
+            Err(_) if matches!(status, StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE) => {
+                Failure::argument(format!("the gateway refused the action: {status}"))
+            }
             Err(_) => away(&format!("the gateway answered {status}")),
         })
     }

@@ -19,12 +19,7 @@ pub(super) struct Failure {
 
 impl Failure {
     pub(super) fn new(kind: &str, message: impl Into<String>) -> Self {
-        let message: String = message.into();
-        let message = match message.char_indices().nth(MESSAGE_CHARACTERS) {
-            Some((end, _)) => format!("{}…", &message[..end]),
-            None => message,
-        };
-        Self { kind: kind.to_owned(), message }
+        Self { kind: kind.to_owned(), message: cut(&message.into(), MESSAGE_CHARACTERS) }
     }
 
     /// An argument that is not what the tool takes.
@@ -37,6 +32,14 @@ impl Failure {
         let mut result = CallToolResult::error(vec![ContentBlock::text(&self.message)]);
         result.structured_content = serde_json::to_value(self).ok();
         result
+    }
+}
+
+/// A text of somebody else's, to a number of characters.
+pub(super) fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }
 

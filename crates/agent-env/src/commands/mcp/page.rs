@@ -34,9 +34,10 @@ pub(super) enum BrowserAction {
     /// Opens a URL in a new tab, which becomes the current one, and waits until it is loaded.
     Open {
         /// Such as `https://shop.test/`.
+        #[schemars(length(max = 32_768))]
         url: String,
     },
-    /// Closes a tab.
+    /// Closes a tab, but for the last one, with which the browser would end.
     CloseTab {
         /// Its id; the current one without it.
         tab: Option<String>,
@@ -44,6 +45,7 @@ pub(super) enum BrowserAction {
     /// Goes to a URL and waits until it is loaded. Answers the HTTP status.
     Navigate {
         /// Such as `https://shop.test/`.
+        #[schemars(length(max = 32_768))]
         url: String,
         /// A tab's id; the current one without it. It becomes the current one.
         tab: Option<String>,
@@ -104,7 +106,8 @@ pub(super) enum BrowserAction {
     },
     /// Evaluates a JavaScript expression in the page and answers its value as JSON; a promise is awaited.
     Evaluate {
-        /// Such as `document.title`.
+        /// Such as `document.title`. At most 100,000 characters.
+        #[schemars(length(max = 100_000))]
         expression: String,
         /// A tab's id; the current one without it. It becomes the current one.
         tab: Option<String>,
