@@ -44,8 +44,21 @@ impl Progress {
         Self(Arc::new(Mutex::new((Instant::now(), None))))
     }
 
-    pub(crate) fn last(&self) -> Instant {
+    fn last(&self) -> Instant {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Waits for the answer, as long as the request makes progress and then for the limit; `None` where that is over.
+    pub(crate) async fn in_time<T>(&self, limit: Duration, answer: impl Future<Output = T>) -> Option<T> {
+        let mut answer = std::pin::pin!(answer);
+        loop {
+            if let Ok(answer) = tokio::time::timeout_at(self.last() + limit, answer.as_mut()).await {
+                return Some(answer);
+            }
+            if self.last() + limit <= Instant::now() {
+                return None;
+            }
+        }
     }
 
     /// Why the client's body broke, where it did.

@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use crate::{
     body::{self, Body, Progress, RequestBody},
     error::ProxyError,
-    headers::{is_websocket, remove_hop_by_hop, set_websocket},
+    headers::{is_websocket, list, remove_hop_by_hop, set_websocket},
     interim::{Interim, Limited},
     limits::{HEAD_BYTES, HEAD_FIELDS},
 };
@@ -78,23 +78,32 @@ pub(crate) fn onward(
     Request::from_parts(parts, body)
 }
 
-/// An answer on its way back, without what was for the connection that it came by.
-pub(crate) fn back(response: Response<Incoming>) -> (response::Parts, Incoming) {
+/// An answer on its way back, to a HEAD or another request, without what was for the connection that it came by.
+pub(crate) fn back(response: Response<Incoming>, head: bool) -> (response::Parts, Incoming) {
     let (mut parts, body) = response.into_parts();
     remove_hop_by_hop(&mut parts.headers);
     // Another protocol at another place: there is none.
     parts.headers.remove(header::ALT_SVC);
+    // hyper writes the length of the body as it was framed: whoever said two of them must not reach a client's next answer. Of an
+    // answer to HEAD, the length is what was said.
+    if !head {
+        parts.headers.remove(header::CONTENT_LENGTH);
+    }
     parts.version = Version::HTTP_11;
     parts.extensions.clear();
     (parts, body)
 }
 
-/// The answer that makes a client's request a WebSocket, of the one that it was answered with.
-pub(crate) fn switched(response: &mut Response<Incoming>) -> Response<Body> {
+/// The answer that makes a client's request a WebSocket, of the one that it was answered with. `None` where that one makes it something
+/// else.
+pub(crate) fn switched(response: &mut Response<Incoming>) -> Option<Response<Body>> {
+    if !list(response.headers(), header::UPGRADE).any(|protocol| protocol == "websocket") {
+        return None;
+    }
     let mut answer = Response::new(body::empty());
     *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     *answer.headers_mut() = std::mem::take(response.headers_mut());
     remove_hop_by_hop(answer.headers_mut());
     set_websocket(answer.headers_mut());
-    answer
+    Some(answer)
 }

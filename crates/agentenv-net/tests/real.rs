@@ -182,9 +182,19 @@ impl Real {
             }
         });
         let http = Echo::new(|request| {
+            if request.starts_with("GET /h2c") {
+                let head = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
+                return Reply::Mirror(head.into());
+            }
             if request.to_ascii_lowercase().contains("upgrade: websocket") {
                 let head = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
                 return Reply::Mirror(head.into());
+            }
+            if request.starts_with("GET /framed-twice") {
+                let chunked = "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n";
+                return Reply::Bytes(
+                    format!("HTTP/1.1 200 OK\r\n{chunked}8\r\nall of i\r\n1\r\nt\r\n0\r\n\r\n").into_bytes(),
+                );
             }
             if request.starts_with("GET /inside") {
                 return Reply::Bytes(
@@ -406,6 +416,38 @@ fn row_33_an_absolute_url_goes_on_as_its_path_with_the_right_host() {
         let answer = raw(world.browser.forward, &get("http://github.com/inside", "github.com", "")).await;
         assert!(status(&answer) == 302 && answer.contains("http://10.20.30.40/"), "{answer}");
         assert_eq!(status(&raw(world.browser.forward, &get("http://10.20.30.40/", PRIVATE, "")).await), 403);
+    });
+}
+
+#[test]
+fn an_answer_of_a_real_host_is_framed_once_and_a_websocket_becomes_nothing_else() {
+    inside("an_answer_of_a_real_host_is_framed_once_and_a_websocket_becomes_nothing_else", || async {
+        let world = World::new().await;
+        let answer = raw(world.browser.forward, &get("http://github.com/framed-twice", "github.com", "")).await;
+        assert!(status(&answer) == 200 && !answer.to_ascii_lowercase().contains("content-length"), "{answer}");
+        assert!(answer.contains("all of i"), "{answer}");
+        let upgrade = "GET /h2c HTTP/1.1\r\nHost: github.com\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+        let mut stream = TcpStream::connect(world.browser.http_at("github.com")).await.unwrap();
+        stream.write_all(upgrade.as_bytes()).await.unwrap();
+        assert_eq!(status(&read_head(&mut stream).await), 502);
+    });
+}
+
+#[test]
+fn an_upload_to_a_real_host_may_take_longer_than_its_answer_while_it_goes_on() {
+    inside("an_upload_to_a_real_host_may_take_longer_than_its_answer_while_it_goes_on", || async {
+        let limit = Duration::from_millis(600);
+        let world = World::with(Limits { answer: limit, ..limits() }, None).await;
+        let mut stream = TcpStream::connect(world.browser.forward).await.unwrap();
+        let (pieces, host) = (8, "Host: github.com\r\nConnection: close\r\n");
+        let head = format!("POST http://github.com/upload HTTP/1.1\r\n{host}Content-Length: {pieces}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        for _ in 0..pieces {
+            // Twice the limit in all: that is what is tested.
+            tokio::time::sleep(limit / 4).await;
+            stream.write_all(b"x").await.unwrap();
+        }
+        assert_eq!(status(&read_head(&mut stream).await), 200);
     });
 }
 

@@ -3,7 +3,7 @@
 use std::{io, sync::Arc, time::Duration};
 
 use agentenv_protocol::HostName;
-use http::{HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
@@ -80,9 +80,14 @@ impl Net {
         mut request: Request<Incoming>,
     ) -> Result<Response<Body>, ProxyError> {
         let client = hop::take_upgrade(&mut request)?;
+        let (head, progress) = (request.method() == Method::HEAD, Progress::new());
         let limits = self.config.sites.limits();
-        let failed =
-            |error: hyper::Error| ProxyError::Real(origin.name.clone(), RealError::Connect(io::Error::other(error)));
+        let error = |error: RealError| ProxyError::Real(origin.name.clone(), error);
+        let nonsense = |what: &str| error(RealError::Connect(io::Error::other(what)));
+        let failed = |failed: hyper::Error| match progress.broken() {
+            Some(why) => ProxyError::ClientBody(why),
+            None => error(RealError::Connect(io::Error::other(failed))),
+        };
         let stream = self.dial_real(&origin.name, 80).await?;
         let (mut sender, connection, interim) = hop::handshake(stream).await.map_err(failed)?;
         // Ends by itself when the sender and the answer's body are gone; with the network at the latest.
@@ -91,28 +96,21 @@ impl Net {
                 tracing::debug!(%error, "connection to a real host ended");
             }
         });
-        let mut request = outgoing(&origin.name, request, client.is_some(), limits.request_body)?;
+        let mut request = outgoing(&origin.name, request, client.is_some(), &progress, limits.request_body)?;
         interim.count(&mut request);
-        let slow = || ProxyError::Real(origin.name.clone(), RealError::Slow);
-        let mut response = tokio::time::timeout(limits.answer, sender.send_request(request))
-            .await
-            .map_err(|_| slow())?
-            .map_err(failed)?;
+        let answered = progress.in_time(limits.answer, sender.send_request(request)).await;
+        let mut response = answered.ok_or_else(|| error(RealError::Slow))?.map_err(failed)?;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            let client = client.ok_or_else(|| {
-                ProxyError::Real(
-                    origin.name.clone(),
-                    RealError::Connect(io::Error::other("101 to a request that asked for nothing")),
-                )
-            })?;
+            let client = client.ok_or_else(|| nonsense("101 to a request that asked for nothing"))?;
+            let answer = hop::switched(&mut response).ok_or_else(|| nonsense("101 to another protocol"))?;
             let (real, idle) = (hyper::upgrade::on(&mut response), limits.tunnel_idle);
             self.life.spawn(async move {
                 let (Ok(client), Ok(real)) = (client.await, real.await) else { return };
                 let _ = relay(TokioIo::new(client), TokioIo::new(real), idle).await;
             });
-            return Ok(hop::switched(&mut response));
+            return Ok(answer);
         }
-        let (parts, body) = hop::back(response);
+        let (parts, body) = hop::back(response, head);
         // The sender goes with the body's end, and the connection with the sender.
         Ok(Response::from_parts(parts, AnswerBody::new(body, move || drop(sender)).boxed_unsync()))
     }
@@ -122,6 +120,7 @@ fn outgoing(
     name: &HostName,
     request: Request<Incoming>,
     websocket: bool,
+    progress: &Progress,
     wait: Duration,
 ) -> Result<Request<Body>, ProxyError> {
     let (mut parts, body) = request.into_parts();
@@ -129,7 +128,7 @@ fn outgoing(
     remove_hop_by_hop(&mut parts.headers);
     remove_ours(&mut parts.headers);
     parts.headers.insert(header::HOST, HeaderValue::from_str(name.as_str()).map_err(http::Error::from)?);
-    Ok(hop::onward(parts, body, websocket, &Progress::new(), wait))
+    Ok(hop::onward(parts, body, websocket, progress, wait))
 }
 
 /// The first message of a TLS connection, and what it was read from.

@@ -8,14 +8,13 @@ use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use hyper::{body::Incoming, upgrade::OnUpgrade};
 use hyper_util::rt::TokioIo;
-use tokio::time::Instant;
 
 use super::{Connection, Sites};
 use crate::{
     Role, Upstream,
     body::{self, AnswerBody, Body, Progress},
     error::ProxyError,
-    headers::{list, remove_hop_by_hop, remove_ours, set_forwarded},
+    headers::{remove_hop_by_hop, remove_ours, set_forwarded},
     hop,
     life::Life,
     limits::RELAY_BYTES,
@@ -102,31 +101,13 @@ impl Sites {
             connection.interim.count(&mut request);
             let again = (was_reused && repeatable).then(|| copy(&request));
             let sent = connection.sender.try_send_request(request);
-            match self.in_time(upstream, sent, progress).await? {
+            let answered = progress.in_time(self.limits.answer, sent).await;
+            match answered.ok_or_else(|| ProxyError::Slow(upstream.clone()))? {
                 Ok(response) => return Ok((response, connection)),
                 Err(mut error) => match error.take_message().or(again) {
                     Some(unsent) if was_reused => request = unsent,
                     _ => return Err(broken(upstream, error.into_error(), progress)),
                 },
-            }
-        }
-    }
-
-    /// Waits for the answer, as long as the request makes progress and then for the limit.
-    async fn in_time<T>(
-        &self,
-        upstream: &Upstream,
-        answer: impl Future<Output = T>,
-        progress: &Progress,
-    ) -> Result<T, ProxyError> {
-        let mut answer = std::pin::pin!(answer);
-        loop {
-            let deadline = progress.last() + self.limits.answer;
-            if let Ok(answer) = tokio::time::timeout_at(deadline, answer.as_mut()).await {
-                return Ok(answer);
-            }
-            if progress.last() + self.limits.answer <= Instant::now() {
-                return Err(ProxyError::Slow(upstream.clone()));
             }
         }
     }
@@ -138,12 +119,7 @@ impl Sites {
         head: bool,
         connection: Connection,
     ) -> Response<Body> {
-        let (mut parts, body) = hop::back(response);
-        // hyper writes the length of the body as it was framed: a site that said two of them must not reach a client's next
-        // answer. Of an answer to HEAD, the length is what the site says.
-        if !head {
-            parts.headers.remove(header::CONTENT_LENGTH);
-        }
+        let (parts, body) = hop::back(response, head);
         let (sites, website, service) = (self.clone(), onward.website.clone(), onward.service);
         let body = AnswerBody::new(body, move || {
             if let Some(site) = sites.sites.get(&website) {
@@ -162,9 +138,9 @@ impl Sites {
         response: &mut Response<Incoming>,
         connection: &Connection,
     ) -> Result<Response<Body>, ProxyError> {
-        if !list(response.headers(), header::UPGRADE).any(|protocol| protocol == "websocket") {
+        let Some(answer) = hop::switched(response) else {
             return Err(ProxyError::Nonsense(upstream, "101 to another protocol"));
-        }
+        };
         let site = self.sites.get(onward.website).ok_or(ProxyError::NoRoute)?;
         let (server, mut cuts) = (hyper::upgrade::on(&mut *response), site.cuts.subscribe());
         if *cuts.borrow_and_update() != connection.cut {
@@ -185,7 +161,7 @@ impl Sites {
             }
             drop(place);
         });
-        Ok(hop::switched(response))
+        Ok(answer)
     }
 }
 
