@@ -25,6 +25,7 @@ const TESTS_ONLY: &[&str] = &[
     "curl",
     "git",
     "iproute2",
+    "locales",
     "mousepad",
     "openbox",
     "openssl",

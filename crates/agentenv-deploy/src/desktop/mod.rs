@@ -6,6 +6,7 @@
 
 mod files;
 mod java;
+mod locale;
 mod session;
 
 #[cfg(test)]
@@ -17,6 +18,7 @@ use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
 use crate::browser::{HOME, Launch};
+use locale::Locale;
 
 pub(crate) use java::{TRUST_STORE as JAVA_TRUST_STORE, settings as java_settings, trust_store as java_trust_store};
 pub use session::desktop_main;
@@ -73,6 +75,10 @@ struct SessionPlan {
     width: u32,
     height: u32,
     dpi: u32,
+    /// What is made before the programs start, where their language needs one.
+    locale: Option<String>,
+    /// What they can't speak.
+    unknown_language: Option<String>,
 }
 
 /// The secret by which the supervisor connects to an X server: new at each start.
@@ -106,9 +112,21 @@ pub(crate) fn launch(spec: &DesktopSpec, browser: Launch, authority: &str) -> La
     let Launch { command, mut environment, mut etc, .. } = browser;
     environment.retain(|(name, _)| name != "PATH");
     environment.extend(own_environment(spec.scale));
-    let session = SessionPlan { width: spec.width, height: spec.height, dpi: (DPI * spec.scale).round() as u32 };
+    let language = environment.iter().find(|(name, _)| name == "LANGUAGE").map_or("en", |(_, value)| value);
+    let (locale, unknown_language) = match Locale::of(language) {
+        Locale::BuiltIn => (None, None),
+        Locale::Defined(name) => (Some(name), None),
+        Locale::Unknown => (None, Some(language.to_owned())),
+    };
+    if let Some(name) = &locale {
+        environment.retain(|(name, _)| name != "LANG");
+        let variables = [("LANG", format!("{name}.UTF-8")), ("LOCPATH", session::LOCALE_PATH.to_owned())];
+        environment.extend(variables.map(|(name, value)| (name.to_owned(), value)));
+    }
+    let dpi = (DPI * spec.scale).round() as u32;
+    let session = SessionPlan { width: spec.width, height: spec.height, dpi, locale, unknown_language };
     etc.extend(files::all(&command, authority, spec));
-    let session = serde_json::to_vec(&session).expect("numbers have a JSON form");
+    let session = serde_json::to_vec(&session).expect("numbers and texts have a JSON form");
     etc.push((below_etc(PLAN_FILE), session));
     Launch { command: Vec::new(), cwd: HOME.into(), environment, etc }
 }

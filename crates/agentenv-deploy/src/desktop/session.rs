@@ -15,12 +15,16 @@ use agentenv_desktop::Desktop;
 
 use super::{
     AUTHORITY_FILE, BROWSER_SCRIPT, COOKIE_VARIABLE, Cookie, DISPLAY, PLAN_FILE, SessionPlan, VNC_PORT, X11_PORT,
-    XAUTHORITY, files,
+    XAUTHORITY, files, locale,
 };
 use crate::browser::HOME;
 
 /// Sockets of the desktop's programs.
 pub(super) const RUNTIME_DIR: &str = "/tmp/.desktop";
+/// Where the locale of the desktop's language is made.
+const LOCALES: &str = "/tmp/.desktop/locale";
+/// Where programs look for locales: there, and for the C library's own.
+pub(super) const LOCALE_PATH: &str = "/tmp/.desktop/locale:/usr/lib/locale";
 /// Before something that died at once is started again; doubled up to [`RESTART_LONGEST`].
 const RESTART_SHORTEST: Duration = Duration::from_millis(100);
 /// See [`RESTART_SHORTEST`].
@@ -72,7 +76,13 @@ fn run() -> Result<std::convert::Infallible, SessionError> {
         serde_json::from_slice(&plan).map_err(|error| SessionError::Plan(io::Error::other(error)))?;
     let cookie = std::env::var(COOKIE_VARIABLE).ok().and_then(|hex| Cookie::parse(&hex)).ok_or(SessionError::Cookie)?;
     prepare_home(&cookie)?;
+    let speaking = thread::spawn({
+        let (locale, unknown) = (plan.locale.clone(), plan.unknown_language.clone());
+        move || learn(locale.as_deref(), unknown.as_deref())
+    });
     let mut server = start_server(&plan)?;
+    // Programs look for their locale when they start.
+    let _ = speaking.join();
     thread::spawn(|| keep(WINDOW_MANAGER));
     thread::spawn(move || {
         // What starts before it takes a desktop's window for an ordinary one.
@@ -187,6 +197,23 @@ fn once(words: &[&str]) {
     match program(words).status() {
         Ok(status) => say(&format!("{} ended: {status}", words[0])),
         Err(error) => say(&format!("{} cannot be started: {error}", words[0])),
+    }
+}
+
+/// Makes the locale of the desktop's language.
+fn learn(locale: Option<&str>, unknown: Option<&str>) {
+    if let Some(language) = unknown {
+        say(&format!("only the browser speaks `{language}`: the package `locales` has no definition of it"));
+    }
+    let Some(name) = locale else { return };
+    let made = fs::create_dir_all(LOCALES).and_then(|()| {
+        let target = format!("{LOCALES}/{name}.UTF-8");
+        program(&[locale::COMPILER, "--inputfile", name, "--charmap", "UTF-8", "--no-archive", &target]).status()
+    });
+    match made {
+        Ok(status) if status.success() => {}
+        Ok(status) => say(&format!("the locale {name} could not be made: localedef ended with {status}")),
+        Err(error) => say(&format!("the locale {name} could not be made: {error}")),
     }
 }
 

@@ -6,8 +6,13 @@ use crate::browser::{BrowserSpec, Viewport, chromium};
 const PEM: &str = "-----BEGIN CERTIFICATE-----\nMIIB\nAAA=\n-----END CERTIFICATE-----\n";
 
 fn planned(scale: f64) -> Launch {
+    planned_in("en-US", scale)
+}
+
+fn planned_in(language: &str, scale: f64) -> Launch {
     let mut spec = BrowserSpec::forward("127.0.0.1:3128".parse().unwrap(), Viewport { width: 1280, height: 800 });
     spec.desktop = Some(scale);
+    spec.language = language.to_owned();
     let browser = chromium(Path::new("/usr/lib/chromium/chromium"), &spec, PEM, &[]).unwrap();
     launch(&DesktopSpec { width: 1280, height: 800, scale }, browser, PEM)
 }
@@ -30,14 +35,17 @@ fn the_browser_has_a_window_and_what_a_browser_alone_has() {
     assert!(file(&launch, "chromium/policies/managed/agent-env.json").contains("MIIBAAA="));
     assert_eq!(file(&launch, "ssl/agent-env.pem"), PEM);
     let session: SessionPlan = serde_json::from_str(file(&launch, "agent-env/desktop.json")).unwrap();
-    assert_eq!(session, SessionPlan { width: 1280, height: 800, dpi: 144 });
+    let expected = SessionPlan { width: 1280, height: 800, dpi: 144, locale: None, unknown_language: None };
+    assert_eq!(session, expected);
 }
 
 #[test]
 fn every_variable_is_set_once() {
-    let names: Vec<String> = planned(2.0).environment.into_iter().map(|(name, _)| name).collect();
-    let once: std::collections::BTreeSet<&String> = names.iter().collect();
-    assert_eq!(once.len(), names.len(), "{names:?}");
+    for language in ["en-US", "de-AT", "tlh"] {
+        let names: Vec<String> = planned_in(language, 2.0).environment.into_iter().map(|(name, _)| name).collect();
+        let once: std::collections::BTreeSet<&String> = names.iter().collect();
+        assert_eq!(once.len(), names.len(), "{names:?}");
+    }
 }
 
 #[test]
