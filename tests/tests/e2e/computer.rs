@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 
 use crate::python::program;
 
+mod java;
+mod scale;
 mod view;
 
 /// The colour of the shop's buttons.
@@ -169,6 +171,13 @@ fn every_program_reaches_the_sites_by_name_and_nothing_else_and_a_reset_empties_
     }
     let inside = deploy.exec("pc", &["sh", "-c", "echo $LANGUAGE $TZ $COLOUR $AGENTENV_DESKTOP_COOKIE; touch here"]);
     assert_eq!(inside.ok().trim(), "de_AT Europe/Vienna", "a command has no setting and no cookie");
+    // The home's programs speak the language: those that only write, and those that draw.
+    let said = deploy.exec("pc", &["sh", "-c", "ls /nothing 2>&1; mousepad --help; date --date=2026-03-01 +%B"]).ok();
+    for german in ["Datei oder Verzeichnis nicht gefunden", "Hilfeoptionen", "März"] {
+        assert!(said.contains(german), "{said}");
+    }
+    hand.changing([0, 0, 1024, 720], 50_000, |hand| hand.click([53, 750]));
+    hand.look(None).keep("computer-german");
     let panel = deploy.exec("pc", &["sh", "-c", "tr '\\0' '\\n' < /proc/$(pgrep -x tint2)/environ"]).ok();
     assert!(panel.contains("COLOUR=green") && !panel.contains("AGENTENV_"), "{panel}");
     let reset = home.run(&["env", "reset", deploy.id(), "--json"]).json();
