@@ -106,6 +106,7 @@ fn something_is_bought_written_down_and_watched() {
         home.run(&["env", "cp", id, from, to]).fails(code, &[says]);
     }
     view::watched(&home, &deploy);
+    view::plain_vnc(&home, &deploy);
     deploy.close();
 }
 

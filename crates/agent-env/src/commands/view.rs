@@ -118,8 +118,11 @@ async fn relay(viewer: UnixStream, url: &str) -> io::Result<()> {
     };
     let down = async {
         while let Some(message) = from_gateway.next().await {
-            if let Message::Binary(bytes) = message.map_err(io::Error::other)? {
-                to_viewer.write_all(&bytes).await?;
+            match message.map_err(io::Error::other)? {
+                Message::Binary(bytes) => to_viewer.write_all(&bytes).await?,
+                // VNC has no words for it: whoever serves the socket is told.
+                Message::Close(Some(frame)) => return Err(io::Error::other(frame.reason.as_str().to_owned())),
+                _ => {}
             }
         }
         Ok(())

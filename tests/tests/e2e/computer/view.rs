@@ -1,8 +1,14 @@
 //! A person's view of a computer: the gateway's page in a browser of their own.
 
-use std::{collections::BTreeMap, process::Command, time::Duration};
+use std::{
+    collections::BTreeMap,
+    io::{Read as _, Write as _},
+    os::unix::net::UnixStream,
+    process::Command,
+    time::Duration,
+};
 
-use agentenv_tests::{Deploy, Home, run_within, target};
+use agentenv_tests::{Deploy, Home, PATIENCE, Process, eventually, run_within, target};
 use serde_json::{Value, json};
 
 /// A page, a reset, and the page again.
@@ -85,4 +91,40 @@ pub(super) fn watched(home: &Home, deploy: &Deploy<'_>) {
     assert!(is(&said[0], "connected", ""), "{said:?}");
     assert!(said.iter().any(|entry| is(entry, "away", "the deploy is being reset; ")), "{said:?}");
     assert!(said.last().is_some_and(|entry| is(entry, "connected", "")), "{said:?}");
+}
+
+/// A VNC client at a socket: a reset ends its connection, and the next one is to the new desktop.
+#[track_caller]
+pub(super) fn plain_vnc(home: &Home, deploy: &Deploy<'_>) {
+    let path = home.path().join("vnc");
+    let mut served = home.start(&["env", "view", deploy.id(), "--vnc-socket", path.to_str().expect("a plain path")]);
+    let mut first = eventually("the socket is there", PATIENCE, || UnixStream::connect(&path).ok());
+    assert_eq!(screen_of(&mut first), (1280, 800));
+    home.run(&["env", "reset", deploy.id()]).ok();
+    let mut rest = Vec::new();
+    first.read_to_end(&mut rest).expect("the end");
+    assert_eq!(screen_of(&mut UnixStream::connect(&path).expect("the socket")), (1280, 800));
+    Process::of(served.id()).expect("it runs").signal(rustix::process::Signal::INT);
+    let mut said = String::new();
+    served.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
+    assert!(served.wait().expect("its end").success() && !path.exists(), "{said}");
+    assert!(said.contains("the deploy is being reset"), "{said}");
+}
+
+/// Shakes hands as RFC 6143 has it, without a password; the size of the screen.
+#[track_caller]
+fn screen_of(stream: &mut UnixStream) -> (u16, u16) {
+    stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
+    let mut answered = |said: &[u8], length: usize| {
+        stream.write_all(said).expect("the server hears");
+        let mut bytes = vec![0; length];
+        stream.read_exact(&mut bytes).expect("the server's part");
+        bytes
+    };
+    assert_eq!(answered(b"", 12), b"RFB 003.008\n");
+    // One way to sign in, and it is none; then that this is right; then the screen, which others may see.
+    assert_eq!(answered(b"RFB 003.008\n", 2), [1, 1]);
+    assert_eq!(answered(&[1], 4), [0; 4]);
+    let screen = answered(&[1], 4);
+    (u16::from_be_bytes([screen[0], screen[1]]), u16::from_be_bytes([screen[2], screen[3]]))
 }
