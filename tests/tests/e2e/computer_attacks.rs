@@ -10,6 +10,7 @@ use crate::python::HELPERS;
 
 mod escape;
 mod exhaustion;
+mod hostile;
 mod memory;
 mod network;
 mod reset;

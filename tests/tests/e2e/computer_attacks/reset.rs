@@ -1,6 +1,6 @@
 //! What an episode leaves behind at a computer, and who is told of its end (rows 82 and 95).
 
-use agentenv_tests::{Hand, Terminal, playwright};
+use agentenv_tests::{Deploy, Hand, Terminal, playwright};
 
 use super::*;
 use crate::{
@@ -74,41 +74,65 @@ fn pasted(terminal: &Terminal<'_, '_>, selects: bool) -> String {
     terminal.fetch("pasted")
 }
 
-#[test]
-fn row_82_a_reset_leaves_nothing_of_the_episode() {
-    let home = pc();
-    let deploy = home.deploy("work");
+/// One episode: nothing of an earlier one is there, then what can be left is left; gives the X server's cookie.
+#[track_caller]
+fn episode(deploy: &Deploy<'_>) -> String {
     let (leave, look) = (format!("{MARK}{LEAVE}"), format!("{MARK}{LOOK}"));
-    deploy.operation("alpha", "data/load", &json!({"data": {"rows": ["episode 1"]}}));
-    playwright(&deploy, LEAVE_IN_A_BROWSER);
-    let terminal = Terminal::open(&deploy, PC);
-    ask(&terminal, &[("82", &leave)]);
-    assert!(pasted(&terminal, true).contains("episode-ce41"), "there is something to paste");
-    terminal.line("history -a");
+    // First: a page that is opened comes before the terminal.
+    nothing_is_left_in(&playwright(deploy, FOUND_IN_A_BROWSER));
+    playwright(deploy, LEAVE_IN_A_BROWSER);
+    let terminal = Terminal::open(deploy, PC);
     let first = ask(&terminal, &[("82", &look)])["82"].clone();
-    let found = first["found"].as_array().expect("a list");
-    for left in ["process", "queue", "memory", "listener", "/home/agent/.bashrc", "/tmp/", "/dev/shm/"] {
-        let is_there = found.iter().any(|one| one.as_str().is_some_and(|one| one.contains(left)));
-        assert!(is_there, "{left} is there before the reset: {first}");
-    }
-    assert_eq!(first["history"], true, "{first}");
-    let old = deploy.service(PC);
-    let processes = deploy.processes();
-
-    home.run(&["env", "reset", deploy.id()]).ok();
-
-    assert!(!old.is_alive(), "the old desktop is gone");
-    let daemon = processes.iter().find(|process| process.name == "sleep").expect("the daemon ran");
-    assert!(!daemon.is_alive(), "the daemon of the episode is gone");
-    assert_eq!(deploy.operation("alpha", "data/get", &json!({})), json!({"data": {"rows": []}}));
-    let terminal = Terminal::open(&deploy, PC);
-    let second = ask(&terminal, &[("82", &look)])["82"].clone();
-    assert_eq!((&second["found"], &second["history"]), (&json!([]), &json!(false)), "{second}");
-    assert_ne!(second["cookie"], first["cookie"], "the cookie of the last desktop opens none");
+    assert_eq!((&first["found"], &first["history"]), (&json!([]), &json!(false)), "{first}");
     terminal.line("history > remembers; mv remembers remembered");
     assert!(!terminal.fetch("remembered").contains("history -a"), "the shell's history is new");
     assert_eq!(pasted(&terminal, false).trim(), "", "the clipboard is empty");
-    nothing_is_left_in(&playwright(&deploy, FOUND_IN_A_BROWSER));
+    assert_eq!(deploy.operation("alpha", "data/get", &json!({})), json!({"data": {"rows": []}}));
+
+    deploy.operation("alpha", "data/load", &json!({"data": {"rows": ["of an episode"]}}));
+    ask(&terminal, &[("82", &leave)]);
+    assert!(pasted(&terminal, true).contains("episode-ce41"), "there is something to paste");
+    terminal.line("history -a");
+    let last = ask(&terminal, &[("82", &look)])["82"].clone();
+    let found = last["found"].as_array().expect("a list");
+    for left in ["process", "queue", "memory", "listener", "/home/agent/.bashrc", "/tmp/", "/dev/shm/"] {
+        let is_there = found.iter().any(|one| one.as_str().is_some_and(|one| one.contains(left)));
+        assert!(is_there, "{left} is there before the reset: {last}");
+    }
+    assert_eq!(last["history"], true, "{last}");
+    first["cookie"].as_str().expect("a cookie").to_owned()
+}
+
+/// Several episodes with a reset after each, as the deploy foresees them: its report says `how`.
+#[track_caller]
+fn episodes(home: &Home, deploy: &Deploy<'_>, count: usize, how: &str) {
+    let mut cookies = Vec::new();
+    for number in 0..count {
+        cookies.push(episode(deploy));
+        let (old, processes) = (deploy.service(PC), deploy.processes());
+        let report = home.run(&["env", "reset", deploy.id(), "--json"]).json();
+        assert!(report["browsers"][PC].as_str().is_some_and(|said| said.starts_with(how)), "reset {number}: {report}");
+        assert!(!old.is_alive(), "the old desktop is gone");
+        let daemon = processes.iter().find(|process| process.name == "sleep").expect("the daemon ran");
+        assert!(!daemon.is_alive(), "the daemon of the episode is gone");
+    }
+    cookies.push(episode(deploy));
+    cookies.sort();
+    cookies.dedup();
+    assert_eq!(cookies.len(), count + 1, "the cookie of the last desktop opens none");
+}
+
+#[test]
+fn row_82_a_reset_leaves_nothing_of_the_episode() {
+    let home = pc();
+    episodes(&home, &home.deploy("work"), 1, "cold");
+}
+
+/// The second spare is in the sandbox of the first episode.
+#[test]
+fn row_82_a_reset_by_a_spare_leaves_nothing_either() {
+    let home = pc();
+    episodes(&home, &home.deploy_with("work", &["--expect-reset"]), 2, "spare");
 }
 
 #[test]
