@@ -59,6 +59,8 @@ pub(crate) struct Recipe {
 /// A service that was started.
 pub(crate) struct Supervised {
     name: SandboxName,
+    /// Whether it may have something to put in order before it ends.
+    graceful: bool,
     status: watch::Receiver<ServiceStatus>,
     stop: watch::Sender<Stop>,
     current: Arc<Mutex<Option<Arc<Service>>>>,
@@ -83,10 +85,10 @@ impl Supervised {
     fn keep(recipe: Recipe, first: Arc<Service>) -> Self {
         let (status, seen) = watch::channel(running(&first, 0));
         let (stop, stopped) = watch::channel(Stop::No);
-        let (name, log) = (recipe.spec.name.clone(), recipe.log.clone());
+        let (name, log, graceful) = (recipe.spec.name.clone(), recipe.log.clone(), recipe.restarts);
         let current = Arc::new(Mutex::new(Some(Arc::clone(&first))));
         let task = tokio::spawn(keep(recipe, first, status, stopped, Arc::clone(&current)));
-        Self { name, status: seen, stop, current, task: Mutex::new(Some(task)), log }
+        Self { name, graceful, status: seen, stop, current, task: Mutex::new(Some(task)), log }
     }
 
     pub(crate) fn name(&self) -> &SandboxName {
@@ -123,9 +125,10 @@ impl Supervised {
         }
     }
 
-    /// Stops the service: TERM, a grace period, KILL. Returns when nothing of it runs.
+    /// Stops the service: TERM, a grace period, KILL. One that is never started again keeps nothing beyond its episode: KILL at once.
+    /// Returns when nothing of it runs.
     pub(crate) async fn stop(&self) {
-        self.end(Stop::Term).await;
+        self.end(if self.graceful { Stop::Term } else { Stop::Kill }).await;
     }
 
     /// Stops what has nothing to put in order: KILL at once.
