@@ -1,4 +1,8 @@
 //! A memory bomb at a terminal (row 60), on a machine that is made small by a memory cgroup.
+//!
+//! What inside dies first is told by `oom_score_adj`. Where the deploy's owner lacks `CAP_SYS_RESOURCE`, as every ordinary user does,
+//! a process inside may lower its own again, down to the owner's: a bomb of many that do so is as likely to end others. Only a
+//! memory cgroup for each sandbox would hold that, and there is none yet.
 
 use std::{
     fs,
@@ -95,7 +99,7 @@ fn row_60_a_memory_bomb_ends_nothing_but_its_computer() {
         return;
     }
     let home = pc();
-    let _machine = SmallMachine::enter();
+    let machine = SmallMachine::enter();
     let deploy = home.deploy("work");
     let before = others(&deploy);
     let terminal = Terminal::open(&deploy, PC);
@@ -109,8 +113,8 @@ fn row_60_a_memory_bomb_ends_nothing_but_its_computer() {
     let many = terminal.put(&program(&format!("{GROW}{GROW_BY_MANY}")));
     terminal.line(&format!("python3 {many} > ends; echo $? > ended"));
     eventually("the kernel has ended something", PATIENCE, || {
-        let events = fs::read_to_string(_machine.group.join("memory.oom_control")).unwrap_or_default();
-        let events = events + &fs::read_to_string(_machine.group.join("memory.events")).unwrap_or_default();
+        let events = fs::read_to_string(machine.group.join("memory.oom_control")).unwrap_or_default();
+        let events = events + &fs::read_to_string(machine.group.join("memory.events")).unwrap_or_default();
         let kills = events.lines().find_map(|line| line.strip_prefix("oom_kill "))?.parse::<u32>().ok()?;
         (kills >= 3).then_some(())
     });
