@@ -73,6 +73,30 @@ fn link(index: u32, up: bool) -> Vec<u8> {
     bytes
 }
 
+/// A message that makes every address of a network this machine's.
+fn local_route(flags: i32, network: Ipv4Addr, prefix: u8, index: u32) -> Message {
+    // `struct rtmsg`: family, destination length, source length, tos, table, protocol, scope, type, flags.
+    let fixed = [
+        libc::AF_INET as u8,
+        prefix,
+        0,
+        0,
+        libc::RT_TABLE_LOCAL,
+        libc::RTPROT_BOOT,
+        libc::RT_SCOPE_HOST,
+        libc::RTN_LOCAL,
+        0,
+        0,
+        0,
+        0,
+    ];
+    Message::new(libc::RTM_NEWROUTE, flags, &fixed)
+        .attribute(libc::RTA_DST, &network.octets())
+        .attribute(libc::RTA_OIF, &index.to_ne_bytes())
+}
+
+/// A metric of a route, in the kernel's `linux/rtnetlink.h`.
+const RTAX_QUICKACK: u16 = 15;
 const CREATE: i32 = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
 /// `VETH_INFO_PEER`
 const VETH_INFO_PEER: u16 = 1;
@@ -128,24 +152,15 @@ impl RouteSocket {
 
     /// `ip route add local NETWORK/PREFIX dev INDEX table local`: every address of it is this machine.
     pub(crate) fn add_local_route(&self, network: Ipv4Addr, prefix: u8, index: u32) -> Result<(), Errno> {
-        // `struct rtmsg`: family, destination length, source length, tos, table, protocol, scope, type, flags.
-        let fixed = [
-            libc::AF_INET as u8,
-            prefix,
-            0,
-            0,
-            libc::RT_TABLE_LOCAL,
-            libc::RTPROT_BOOT,
-            libc::RT_SCOPE_HOST,
-            libc::RTN_LOCAL,
-            0,
-            0,
-            0,
-            0,
-        ];
-        let message = Message::new(libc::RTM_NEWROUTE, CREATE, &fixed)
-            .attribute(libc::RTA_DST, &network.octets())
-            .attribute(libc::RTA_OIF, &index.to_ne_bytes());
+        self.ask(local_route(CREATE, network, prefix, index))
+    }
+
+    /// `ip route replace local NETWORK/PREFIX dev INDEX table local quickack 1`: what arrives from there is acknowledged at once. A server
+    /// that writes its answer in two pieces otherwise waits 40 ms for the word that the first one came, as Python's does.
+    pub(crate) fn acknowledge_at_once(&self, network: Ipv4Addr, prefix: u8, index: u32) -> Result<(), Errno> {
+        let message = local_route(libc::NLM_F_CREATE | libc::NLM_F_REPLACE, network, prefix, index)
+            .attribute(libc::RTA_PREFSRC, &Ipv4Addr::LOCALHOST.octets())
+            .nested(libc::RTA_METRICS, |metrics| metrics.attribute(RTAX_QUICKACK, &1_u32.to_ne_bytes()));
         self.ask(message)
     }
 

@@ -27,6 +27,10 @@ pub(crate) fn build(kernel: Kernel, kind: NetworkKind) -> Result<(), Failure> {
         }
     }
     kernel.call("setting loopback up", || routes.set_up(LOOPBACK))?;
+    // The two that the kernel made with it; the narrower one is the services'.
+    for (network, prefix) in [(Ipv4Addr::new(127, 0, 0, 0), 8), (Ipv4Addr::LOCALHOST, 32)] {
+        kernel.call("route of loopback", || routes.acknowledge_at_once(network, prefix, LOOPBACK))?;
+    }
     match kind {
         // The namespace is the pod's own, so its ports are too: an app may listen on 80 without a capability.
         NetworkKind::Pod => free_ports(kernel),

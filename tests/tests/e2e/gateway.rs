@@ -1,5 +1,7 @@
 //! The gateway of a real deploy, byte by byte.
 
+use std::time::{Duration, Instant};
+
 use agentenv_tests::{Deploy, Home, PySite, Reply, raw_http};
 
 use crate::desk::pods;
@@ -170,4 +172,20 @@ fn row_64_a_huge_head_is_refused_and_the_gateway_lives() {
     let reply = ask(&deploy, &huge);
     assert!(reply.status == 431 || reply.status == 400 || reply.status == 0, "{}", reply.status);
     assert_eq!(ask(&deploy, "GET /website/alpha/ HTTP/1.1\r\nHost: localhost").status, 200);
+}
+
+#[test]
+fn a_site_that_answers_in_two_pieces_does_not_wait_for_the_word_that_the_first_one_came() {
+    let home = pods(&[PySite::new("alpha")]);
+    let deploy = home.deploy("pods");
+    let ask = || {
+        let began = Instant::now();
+        let request = b"GET /website/alpha/ HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
+        assert_eq!(raw_http(&deploy.info.gateway_url, request).status, 200);
+        began.elapsed()
+    };
+    // A connection's first pieces are acknowledged at once anyway; a delayed acknowledgement comes 40 ms later.
+    let mut took: Vec<Duration> = (0..20).map(|_| ask()).collect();
+    took.sort();
+    assert!(took[10] < Duration::from_millis(30), "{took:?}");
 }
