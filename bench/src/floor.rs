@@ -9,8 +9,8 @@ use std::{
 };
 
 use agentenv_sandbox::{
-    DataDir, Environment, NetworkKind, Sandbox, SandboxError, SandboxSpec, Service as Started, ServiceSpec, Spawner,
-    UidAllocator,
+    Cgroup, DataDir, Environment, NetworkKind, Sandbox, SandboxError, SandboxSpec, Service as Started, ServiceSpec,
+    Spawner, UidAllocator,
 };
 
 use crate::devtools;
@@ -70,7 +70,7 @@ fn start_pod(spawner: &Spawner, uids: &UidAllocator, pod: &Pod) -> Result<(Sandb
     let first = pod.first().expect("a pod has a service");
     let data = first.spec.data.then_some(DataDir { bytes: DATA_BYTES });
     let (name, network) = (first.spec.hostname.clone(), first.network);
-    let spec = SandboxSpec { name, network, uid: uids.allocate()?, data, packets: false };
+    let spec = SandboxSpec { name, network, uid: uids.allocate()?, data, packets: false, cgroup: Cgroup::default() };
     let sandbox = spawner.create(&spec)?;
     let services = pod.iter().map(|service| service.start(spawner, &sandbox)).collect::<Result<_, _>>()?;
     Ok((sandbox, services))

@@ -81,6 +81,9 @@ fn is_held(lock: &Path) -> bool {
 pub(crate) fn reap_one(home: &Home, id: &DeployId, error: &ControlError) -> Option<Reaped> {
     let dir = DeployDir::new(home.deploy(id));
     let killed = kill_all(id);
+    if let Err(error) = dir.remove_cgroups() {
+        tracing::warn!(%error, deploy = %id, "a cgroup of a dead deploy cannot be removed");
+    }
     for path in [dir.control_socket(), dir.control_token(), dir.ca()] {
         remove(&path);
     }

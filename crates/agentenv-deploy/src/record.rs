@@ -138,6 +138,27 @@ impl DeployDir {
         self.0.join("ca.pem")
     }
 
+    /// Writes down which cgroups are about to be made, a line each, for whoever has to remove them.
+    pub(crate) fn note_cgroups(&self, folders: &[PathBuf]) -> io::Result<()> {
+        let lines: String = folders.iter().map(|folder| format!("{}\n", folder.display())).collect();
+        fs::write(self.cgroups(), lines)
+    }
+
+    /// Removes the cgroups that were written down; no process is in them any more.
+    pub(crate) fn remove_cgroups(&self) -> io::Result<()> {
+        let noted = match fs::read_to_string(self.cgroups()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            noted => noted?,
+        };
+        let folders: Vec<PathBuf> = noted.lines().map(PathBuf::from).collect();
+        agentenv_sandbox::remove_cgroups(&folders)?;
+        fs::remove_file(self.cgroups())
+    }
+
+    fn cgroups(&self) -> PathBuf {
+        self.0.join("cgroups")
+    }
+
     /// The rings of captured packets, a folder for each website.
     pub fn captures(&self) -> PathBuf {
         self.0.join("captures")

@@ -5,8 +5,8 @@ use std::{fs, ops::RangeInclusive, path::PathBuf, time::Duration};
 use agentenv_protocol::SandboxName;
 
 use crate::{
-    DataDir, Environment, ExitInfo, Limits, NetworkKind, Sandbox, SandboxError, SandboxSpec, SeccompProfile, Service,
-    ServiceSpec, Spawner, UidAllocator, UidMode, capture, split_client_ports,
+    Cgroup, Cgroups, DataDir, Environment, ExitInfo, Limits, NetworkKind, Sandbox, SandboxError, SandboxSpec,
+    SeccompProfile, Service, ServiceSpec, Spawner, UidAllocator, UidMode, capture, remove_cgroups, split_client_ports,
 };
 
 /// How long one of the programs below may take; each is over in milliseconds.
@@ -41,7 +41,7 @@ impl Check {
 /// from the main thread, as [`Spawner::launch`].
 pub fn doctor() -> Vec<Check> {
     let allocator = UidAllocator::detect();
-    let mut checks = vec![kernel(), uids(&allocator), descriptors()];
+    let mut checks = vec![kernel(), uids(&allocator), descriptors(), limits()];
     let spawner = match Spawner::launch("doctor") {
         Ok(spawner) => {
             checks.push(Check::good("spawner", format!("started as process {}", spawner.pid())));
@@ -64,6 +64,26 @@ pub fn doctor() -> Vec<Check> {
     checks
 }
 
+/// Whether a sandbox can be kept from using up the machine. It works without, and is declared.
+fn limits() -> Check {
+    let name = "limits";
+    let tried = Cgroups::plan(&format!("doctor-{}", std::process::id())).and_then(|groups| {
+        let made = groups.make().and_then(|()| groups.sandbox().map(drop));
+        // Empty, or never made.
+        let _ = remove_cgroups(groups.folders());
+        made
+    });
+    match tried {
+        Ok(()) => Check::good(name, "memory and processor time of each sandbox, by cgroups"),
+        Err(error) => Check {
+            name,
+            ok: true,
+            detail: error.to_string(),
+            fix: Some("cgroup version 1 with its memory and cpu controllers, and root".into()),
+        },
+    }
+}
+
 fn what_works(network: NetworkKind) -> &'static str {
     match network {
         NetworkKind::Pod | NetworkKind::LivePod => "user and network namespace, id maps, loopback, free ports, /data",
@@ -74,7 +94,14 @@ fn what_works(network: NetworkKind) -> &'static str {
 fn sandbox(spawner: &Spawner, allocator: &UidAllocator, network: NetworkKind) -> Result<Sandbox, SandboxError> {
     let data = (network == NetworkKind::Pod).then_some(DataDir { bytes: 1 << 20 });
     let uid = allocator.allocate()?;
-    spawner.create(&SandboxSpec { name: "doctor".into(), network, uid, data, packets: network == NetworkKind::Pod })
+    spawner.create(&SandboxSpec {
+        name: "doctor".into(),
+        network,
+        uid,
+        data,
+        packets: network == NetworkKind::Pod,
+        cgroup: Cgroup::default(),
+    })
 }
 
 fn inside(spawner: &Spawner, sandbox: &Sandbox) -> Vec<Check> {

@@ -10,6 +10,7 @@ use rustix::{
 };
 
 use crate::{
+    cgroup::Cgroup,
     client_ports,
     failure::Failure,
     init::{self, Init},
@@ -42,7 +43,7 @@ pub(crate) const BIRTH_BYTES: usize = 8;
 pub(crate) fn start(entry: &Entry<'_>, start: &Start, namespaces: &[OwnedFd; 3], etc: Option<&OwnedFd>) -> ! {
     let own = libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS | libc::CLONE_NEWCGROUP;
     let kinds = [LinkNameSpaceType::User, LinkNameSpaceType::Network, LinkNameSpaceType::Mount];
-    let entered = enter(entry.kernel, &kinds, namespaces);
+    let entered = enter(entry.kernel, &start.program, &kinds, namespaces);
     clone(entry, &start.program, entered, own, |maker| {
         let Entry { filters, life, streams, .. } = entry;
         init::main(entry.kernel, &Init { start, streams, etc, filters, maker, life: *life })
@@ -62,7 +63,7 @@ pub(crate) fn exec(entry: &Entry<'_>, exec: &Exec, namespaces: &[OwnedFd; 7]) ->
         Kind::ControlGroup,
     ];
     // The service's processes will see the clone: out of reach before it exists.
-    let entered = enter(entry.kernel, &kinds, namespaces).and_then(|()| privileges::hide(entry.kernel));
+    let entered = enter(entry.kernel, &exec.program, &kinds, namespaces).and_then(|()| privileges::hide(entry.kernel));
     clone(entry, &exec.program, entered, 0, |maker| {
         let prepared = prepare_exec(entry, exec, maker);
         report(&entry.streams, prepared);
@@ -85,11 +86,14 @@ const OOM_SCORE: &str = "800";
 
 fn enter<const N: usize>(
     kernel: Kernel,
+    program: &Program,
     kinds: &[LinkNameSpaceType; N],
     namespaces: &[OwnedFd; N],
 ) -> Result<(), Failure> {
     // Inherited, and pid 1's can't be lowered from inside. Refused where the caller's own is higher, which serves too.
     let _ = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE);
+    // Inherited too, and out of sight from inside.
+    kernel.call("joining cgroups", || Cgroup::join(&program.cgroup).map_err(|error| kernel::errno(&error)))?;
     for (kind, namespace) in kinds.iter().zip(namespaces) {
         kernel.call("setns", || move_into_link_name_space(namespace.as_fd(), Some(*kind)))?;
     }

@@ -20,6 +20,7 @@
 
 mod broker;
 mod capture;
+mod cgroup;
 mod client_ports;
 mod doctor;
 mod enter;
@@ -52,6 +53,7 @@ pub use capture::{
     Capture, CaptureError, CaptureFile, CaptureSummary, Health, OpenCapture, OpenCaptureError, PacketSocket,
     RingOptions, open_beneath, open_file_beneath, read_ring,
 };
+pub use cgroup::{Cgroup, Cgroups, Unlimited, remove_cgroups};
 pub use client_ports::split_client_ports;
 pub use doctor::{Check, doctor};
 pub use environment::Environment;

@@ -63,6 +63,8 @@ pub(crate) struct Program {
     /// `false` with a single uid: the kernel refuses `setgroups` there.
     pub(crate) set_groups: bool,
     pub(crate) client_ports: Option<RangeInclusive<u16>>,
+    /// The folders of the groups that it joins.
+    pub(crate) cgroup: Vec<PathBuf>,
     /// Whether it waits, prepared, for a word on its status socket before it becomes the program.
     pub(crate) waits: bool,
 }

@@ -15,6 +15,7 @@ use rustix::{
 use crate::{
     broker::{self, ANSWER_BYTES},
     capture::PacketSocket,
+    cgroup::Cgroup,
     error::SandboxError,
     process::ended_within,
     spec::NetworkKind,
@@ -34,6 +35,7 @@ pub struct Sandbox {
     pub(crate) name: String,
     pub(crate) network: NetworkKind,
     pub(crate) uid: Uid,
+    pub(crate) cgroup: Cgroup,
     pub(crate) socket: Mutex<OwnedFd>,
     pub(crate) pid: Pid,
     pub(crate) pidfd: OwnedFd,

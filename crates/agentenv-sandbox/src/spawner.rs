@@ -100,6 +100,7 @@ impl Spawner {
             name: name.clone(),
             network: spec.network,
             uid: spec.uid.clone(),
+            cgroup: spec.cgroup.clone(),
             socket: Mutex::new(ours),
             pid,
             pidfd,
@@ -234,7 +235,7 @@ impl Spawner {
 fn program(command: Vec<String>, manner: &Manner, sandbox: &Sandbox) -> Program {
     let Manner { cwd, seccomp, limits, client_ports } = manner.clone();
     let set_groups = sandbox.uid.ids().by != MapBy::Owner;
-    Program { command, cwd, seccomp, limits, set_groups, client_ports, waits: false }
+    Program { command, cwd, seccomp, limits, set_groups, client_ports, cgroup: sandbox.cgroup.0.clone(), waits: false }
 }
 
 fn started(pipes: Pipes, spec: &ServiceSpec, manner: Manner) -> Result<Service, SandboxError> {

@@ -8,7 +8,7 @@ use std::{
 use agentenv_protocol::SandboxName;
 use serde::{Deserialize, Serialize};
 
-use crate::{client_ports, uid::Uid};
+use crate::{cgroup::Cgroup, client_ports, uid::Uid};
 
 /// The uid and gid that every service has inside; the only ones that exist there. 0 is never mapped.
 pub const INSIDE_ID: u32 = 1000;
@@ -43,6 +43,8 @@ pub struct SandboxSpec {
     pub data: Option<DataDir>,
     /// Whether its traffic may be captured: its broker then keeps `CAP_NET_RAW`, for [`Sandbox::packet`](crate::Sandbox::packet).
     pub packets: bool,
+    /// Its limits beside other sandboxes, where there are some.
+    pub cgroup: Cgroup,
 }
 
 /// A pod's `/data`: a tmpfs that lives as long as the sandbox.

@@ -19,7 +19,7 @@ use agentenv_protocol::{
     AgentCard, AgentToken, ControlToken, ExitCode, HostName, HostPattern, SandboxName,
     control::{BrowserInfo, ControlError, DeployInfo, DeployState, SiteTableEntry, WebsiteInfo},
 };
-use agentenv_sandbox::{SandboxError, SandboxSpec, Spawner, Uid, UidAllocator};
+use agentenv_sandbox::{Cgroup, Cgroups, SandboxError, SandboxSpec, Spawner, Uid, UidAllocator};
 use futures_util::future::{join3, try_join_all};
 use tokio::sync::OnceCell;
 
@@ -60,12 +60,19 @@ pub(crate) struct Context {
     pub(crate) browser_proxy: bool,
     pub(crate) down: Down,
     uids: UidAllocator,
+    cgroups: Option<Arc<Cgroups>>,
 }
 
 impl Context {
     /// Claims a uid for a sandbox.
     pub(crate) fn uid(&self) -> Result<Uid, ControlError> {
         self.uids.allocate().map_err(|error| self.sandbox_error(&error))
+    }
+
+    /// The limits of one more sandbox, where there are some.
+    pub(crate) fn cgroup(&self) -> Result<Cgroup, ControlError> {
+        let made = self.cgroups.as_ref().map(|cgroups| cgroups.sandbox()).transpose();
+        made.map(Option::unwrap_or_default).map_err(|error| ControlError::infrastructure(error.to_string()))
     }
 
     /// The deploy's certificate authority, whose certificate is in its folder by then. Made by whoever asks first: the first
@@ -116,9 +123,9 @@ impl Context {
 /// Makes everything, and returns once every site is ready and every start tab loaded.
 pub(crate) async fn build(prepared: Prepared, down: &Down) -> Result<Arc<Deploy>, ControlError> {
     let began = Instant::now();
-    let Prepared { dir, ledger, input, values, mask, spawner, starter } = prepared;
+    let Prepared { dir, ledger, input, values, mask, spawner, cgroups, starter } = prepared;
     let real = RealSites::of(&input.plan, &input.host.into())?;
-    let context = begin(dir, input.trees, (values, mask), real, spawner, starter, down)?;
+    let context = begin(dir, input.trees, (values, mask), real, (spawner, cgroups), starter, down)?;
     let plan = input.plan;
     // Sites and browsers start side by side: neither needs the other yet.
     let pods = try_join_all(plan.websites.iter().map(|website| Pod::start(&context, website.clone())));
@@ -168,7 +175,7 @@ fn begin(
     trees: BTreeMap<String, std::path::PathBuf>,
     (values, mask): (Values, Mask),
     real: Option<RealSites>,
-    spawner: Spawner,
+    (spawner, cgroups): (Spawner, Option<Arc<Cgroups>>),
     starter: Arc<Starter>,
     down: &Down,
 ) -> Result<Context, ControlError> {
@@ -177,6 +184,7 @@ fn begin(
     Ok(Context {
         starter,
         spawner,
+        cgroups,
         host: Host {
             trees,
             program,

@@ -324,6 +324,9 @@ impl Down {
     /// Removes what only a running deploy has on disk.
     fn forget(&self) {
         let dir = &self.inner.dir;
+        if let Err(error) = dir.remove_cgroups() {
+            tracing::warn!(%error, "a cgroup cannot be removed");
+        }
         for path in [dir.control_socket(), dir.control_token(), dir.ca()] {
             if let Err(error) = std::fs::remove_file(&path)
                 && error.kind() != std::io::ErrorKind::NotFound

@@ -104,7 +104,8 @@ impl Place {
 /// Makes a sandbox for it, and places the sockets.
 async fn placed(context: &Context, kind: Kind, name: &SandboxName) -> Result<(Sockets, BrowserSockets), ControlError> {
     let (network, uid) = (NetworkKind::Browser, context.uid()?);
-    let spec = SandboxSpec { name: name.to_string(), network, uid, data: None, packets: false };
+    let spec =
+        SandboxSpec { name: name.to_string(), network, uid, data: None, packets: false, cgroup: context.cgroup()? };
     let sockets = context.create(spec).await?;
     let listeners =
         place(&sockets).map_err(|error| ControlError::infrastructure(format!("{kind} `{name}`: {error}")))?;

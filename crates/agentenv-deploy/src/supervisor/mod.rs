@@ -43,7 +43,7 @@ use std::{
 
 use agentenv_model::Values;
 use agentenv_protocol::control::{ControlError, DeployState};
-use agentenv_sandbox::{Spawner, liveness::DeployLock, process};
+use agentenv_sandbox::{Cgroups, Spawner, Unlimited, liveness::DeployLock, process};
 use tokio::{io::AsyncReadExt as _, net::unix::pipe, signal::unix::SignalKind};
 
 use self::ledger::Ledger;
@@ -91,6 +91,8 @@ pub(crate) struct Prepared {
     pub(crate) values: Values,
     pub(crate) mask: Mask,
     pub(crate) spawner: Spawner,
+    /// Where sandboxes can be limited.
+    pub(crate) cgroups: Option<Arc<Cgroups>>,
     pub(crate) starter: Arc<Starter>,
 }
 
@@ -178,7 +180,18 @@ fn prepare(
         return Err(ControlError::infrastructure("the deploy was given up before its supervisor began"));
     }
     let ledger = Arc::new(Ledger::new(dir.clone(), record));
-    Ok((Prepared { dir, ledger, input, values, mask, spawner, starter }, lock))
+    let cgroups = limits(&dir)?;
+    Ok((Prepared { dir, ledger, input, values, mask, spawner, cgroups, starter }, lock))
+}
+
+/// Makes the cgroups of the deploy's sandboxes, on record first. Where there can be none, the log says so, as the doctor does.
+fn limits(dir: &DeployDir) -> Result<Option<Arc<Cgroups>>, ControlError> {
+    let unlimited = |why: &Unlimited| tracing::info!("{why}");
+    let Ok(cgroups) = Cgroups::plan(marker(dir.path())).inspect_err(unlimited) else { return Ok(None) };
+    dir.note_cgroups(cgroups.folders()).map_err(|error| {
+        ControlError::infrastructure(format!("the deploy's folder {} cannot be written: {error}", dir.path().display()))
+    })?;
+    Ok(cgroups.make().inspect_err(unlimited).ok().map(|()| Arc::new(cgroups)))
 }
 
 /// How a deploy ended that did not fail.

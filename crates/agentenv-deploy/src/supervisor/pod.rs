@@ -57,6 +57,7 @@ impl Pod {
         let began = Instant::now();
         let deadline = began + Duration::from_secs(website.ready_timeout_s.into());
         let spec = SandboxSpec {
+            cgroup: context.cgroup()?,
             name: website.name.to_string(),
             network: if website.reach.is_empty() { NetworkKind::Pod } else { NetworkKind::LivePod },
             uid: context.uid()?,

@@ -15,7 +15,7 @@ use std::{
 
 use agentenv_protocol::CaptureState;
 use agentenv_sandbox::{
-    Capture, CaptureError, ExitInfo, Health, NetworkKind, OpenCaptureError, RingOptions, Sandbox, SandboxError,
+    Capture, CaptureError, Cgroup, ExitInfo, Health, NetworkKind, OpenCaptureError, RingOptions, Sandbox, SandboxError,
     SandboxSpec, WireError, read_ring,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -230,7 +230,14 @@ fn row_51_only_a_capturing_broker_holds_net_raw() {
     let host = Host::new();
     let capturing = host.create(NetworkKind::Pod);
     let uid = host.uids.allocate().unwrap();
-    let spec = SandboxSpec { name: "shop".into(), network: NetworkKind::Pod, uid, data: None, packets: false };
+    let spec = SandboxSpec {
+        name: "shop".into(),
+        network: NetworkKind::Pod,
+        uid,
+        data: None,
+        packets: false,
+        cgroup: Cgroup::default(),
+    };
     let other = host.spawner.create(&spec).unwrap();
     for (sandbox, held) in [(&capturing, NET_RAW), (&other, 0)] {
         let status = fs::read_to_string(format!("/proc/{}/status", sandbox.broker_pid())).unwrap();

@@ -10,8 +10,8 @@ use std::{
 
 use agentenv_protocol::SandboxName;
 use agentenv_sandbox::{
-    DataDir, Environment, ExitInfo, Limits, Mount, NetworkKind, Sandbox, SandboxError, SandboxSpec, SeccompProfile,
-    Service, ServiceSpec, Spawner, UidAllocator,
+    Cgroup, DataDir, Environment, ExitInfo, Limits, Mount, NetworkKind, Sandbox, SandboxError, SandboxSpec,
+    SeccompProfile, Service, ServiceSpec, Spawner, UidAllocator,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -53,6 +53,7 @@ impl Host {
             uid,
             data,
             packets: network == NetworkKind::Pod,
+            cgroup: Cgroup::default(),
         })
     }
 
