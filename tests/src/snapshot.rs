@@ -41,10 +41,10 @@ impl Snapshot {
         }
         let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mountinfo is readable");
         things.extend(mounts.lines().map(|line| format!("mount {}", line.split(' ').nth(4).unwrap_or_default())));
-        list(Path::new("/sys/fs/cgroup"), "cgroup", 3, &mut things);
+        cgroups(Path::new("/sys/fs/cgroup"), &mut things);
         let runtime = format!("/run/user/{}", rustix::process::geteuid().as_raw());
         for folder in ["/tmp", "/var/tmp", "/dev/shm", "/run", "/run/lock", &runtime, "/sys/class/net"] {
-            list(Path::new(folder), "file", 1, &mut things);
+            files(Path::new(folder), &mut things);
         }
         Self { things }
     }
@@ -126,18 +126,19 @@ fn is_namespace(link: &str) -> bool {
     ["net:[", "user:[", "mnt:[", "pid:[", "ipc:[", "uts:[", "cgroup:["].iter().any(|kind| link.starts_with(kind))
 }
 
-fn list(folder: &Path, kind: &str, depth: usize, things: &mut BTreeSet<String>) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
-        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        if kind == "file" && entry.metadata().is_ok_and(|data| !may_be_ours(data.uid())) {
-            continue;
+/// Our groups have our name, wherever the supervisor was; others come and go with whatever else the machine does.
+fn cgroups(folder: &Path, things: &mut BTreeSet<String>) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+        if entry.file_name().to_string_lossy().starts_with("agent-env") {
+            things.insert(format!("cgroup {}", entry.path().display()));
         }
-        if kind != "cgroup" || is_folder {
-            things.insert(format!("{kind} {}", path.display()));
-        }
-        if is_folder && depth > 1 {
-            list(&path, kind, depth - 1, things);
-        }
+        cgroups(&entry.path(), things);
     }
+}
+
+fn files(folder: &Path, things: &mut BTreeSet<String>) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let ours = entries.filter(|entry| entry.metadata().is_ok_and(|data| may_be_ours(data.uid())));
+    things.extend(ours.map(|entry| format!("file {}", entry.path().display())));
 }
