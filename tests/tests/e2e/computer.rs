@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::python::program;
 
+mod clipboard;
 mod java;
 mod scale;
 mod view;

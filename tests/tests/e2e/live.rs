@@ -71,12 +71,22 @@ fn who(deploy: &Deploy<'_>) -> Value {
 
 #[test]
 fn a_real_site_beside_synthetic_ones_is_used_signed_in_reset_and_captured() {
+    whole_flow("kind = \"browser\"\n", "browsers");
+}
+
+#[test]
+fn the_same_on_a_computer_with_an_allowlist() {
+    whole_flow("kind = \"computer\"\nnetwork = [\"api.github.com\"]\n", "computers");
+}
+
+/// Everything that an agent and its owner do with a live site, at a machine of this kind.
+fn whole_flow(machine: &str, members: &str) {
     let home = home();
-    let tabs = Bundle::new(
-        "format = 1\nkind = \"browser\"\nname = \"desk\"\nstart_tabs = [\"https://github.com/\", \"https://shop.test/\"]\n",
-    );
-    home.put(&tabs);
-    office(&home, &["shop", "github", "gist"], "desk");
+    let tabs = "start_tabs = [\"https://github.com/\", \"https://shop.test/\"]\n";
+    home.put(&Bundle::new(&format!("format = 1\nname = \"desk\"\n{machine}{tabs}")));
+    let websites = "websites = [\"shop\", \"github\", \"gist\"]\n";
+    let office = format!("format = 1\nkind = \"multi\"\nname = \"office\"\n{websites}{members} = [\"desk\"]\n");
+    home.put(&Bundle::new(&office));
     let internet = Internet::start();
     let home = internet.home(home);
     let deploy = home.deploy_with("office", &["--capture-traffic"]);
@@ -141,7 +151,7 @@ result({"tabs": tabs, "github": github, "gist": gist, "refused": refused})"##,
     assert_eq!(seen["refused"], json!(["ERR_TUNNEL", "ERR_TUNNEL", 403]), "{seen}");
     let denied = deploy.denied();
     for host in ["example.com", "pypi.org"] {
-        let logged = denied.iter().any(|entry| entry.host == host && entry.sandbox.as_str() == browser_of(deploy));
+        let logged = denied.iter().any(|entry| entry.host == host && entry.sandbox.as_str() == "desk");
         assert!(logged, "{host} is on the denied log: {denied:?}");
     }
 }

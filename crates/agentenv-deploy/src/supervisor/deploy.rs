@@ -141,7 +141,7 @@ impl Deploy {
             .pods
             .values()
             .flat_map(|pod| pod.services.iter().map(|service| (Arc::clone(service), pod.sockets.clone())));
-        let machines = self.machines.iter().map(|machine| (machine.service(), machine.sockets()));
+        let machines = self.machines.iter().map(|machine| machine.running());
         let known: Vec<(Arc<Supervised>, Sockets)> = services.chain(machines).collect();
         let Some((service, sockets)) = known.iter().find(|(service, _)| service.name() == name) else {
             let names: Vec<&str> = known.iter().map(|(service, _)| service.name().as_str()).collect();

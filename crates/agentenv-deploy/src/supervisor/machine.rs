@@ -359,6 +359,12 @@ impl Machine {
         self.service().is_up()
     }
 
+    /// What runs in it now, and where: of one moment, since a reset changes both.
+    pub(crate) fn running(&self) -> (Arc<Supervised>, Sockets) {
+        let now = self.now();
+        (now.service, now.sockets)
+    }
+
     fn now(&self) -> Running {
         self.now.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -34,7 +34,10 @@ openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyou
     -subj /CN=localhost -addext subjectAltName=DNS:localhost 2> /dev/null
 openssl s_server -accept 8443 -key key.pem -cert own.pem -www > /dev/null 2>&1 &
 trap "kill $!" EXIT
-curl --silent --show-error --insecure --output /dev/null --retry 20 --retry-delay 1 --retry-connrefused https://localhost:8443/
+for try in $(seq 200); do
+    curl --silent --insecure --output /dev/null https://localhost:8443/ && break
+    sleep 0.1
+done
 java Fetch.java https://alpha.test/ https://localhost:8443/ https://example.com/
 keytool -list -cacerts -storepass changeit
 "#;

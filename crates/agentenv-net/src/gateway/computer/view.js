@@ -108,7 +108,7 @@ async function run() {
   const name = text(await read(init.getUint32(20)));
   // 32 bits a pixel, true colour, red first: as a canvas has them. Then copies and raw pixels.
   send(0, 0, 0, 0, 32, 24, 0, 1, u16(255), u16(255), u16(255), 0, 8, 16, 0, 0, 0);
-  send(2, 0, u16(2), u32(1), u32(0));
+  send(2, 0, u16(3), u32(1), u32(0), u32(CLIPBOARD));
   show("connected", name || "connected");
   [pause, lostAt, why] = [FIRST_PAUSE_MS, null, ""];
   askForUpdate(false);
@@ -122,12 +122,82 @@ async function run() {
       const head = await read(5);
       await read(head.getUint16(3) * 6);
     } else if (kind === 3) {
-      const head = await read(7);
-      await read(head.getUint32(3));
+      const length = (await read(7)).getInt32(3);
+      const body = await read(Math.abs(length));
+      // What is not of the extension is of a server without it, which only has Latin-1.
+      if (length < 0) await clipboardSaid(body.getUint32(0), new Uint8Array(body.buffer, 4));
     } else if (kind !== 2) {
       throw new Error(`the server said ${kind}`);
     }
   }
+}
+
+// Copy and paste, by the extended clipboard that TigerVNC has (the RFB protocol of the community, 7.7.27): text of any script, as UTF-8.
+const CLIPBOARD = 0xc0a1e5ce;
+const [TEXT, CAPS, REQUEST, NOTIFY, PROVIDE] = [1, 1 << 24, 1 << 25, 1 << 27, 1 << 28];
+// More than a person copies.
+const CLIPBOARD_BYTES = 1 << 20;
+// How long after a person's copy the desktop's answer is taken: it comes at once. Nothing else may change what a person has copied.
+const COPY_MS = 2_000;
+// How soon a paste event follows its keys, where there is something to paste.
+const PASTE_MS = 100;
+let copyAsked = -Infinity, toPaste = "", pasteKey = null;
+
+function clipboard(action, data = []) {
+  send(6, 0, 0, 0, u32(-4 - data.length), u32(action | TEXT), data);
+}
+
+async function clipboardSaid(flags, data) {
+  if (flags & CAPS) {
+    // Nothing is sent that was not asked for.
+    clipboard(CAPS | REQUEST | NOTIFY | PROVIDE, u32(0));
+  } else if (flags & REQUEST) {
+    clipboard(PROVIDE, await packed(toPaste));
+  } else if (flags & NOTIFY && flags & TEXT && performance.now() - copyAsked < COPY_MS) {
+    clipboard(REQUEST);
+  } else if (flags & PROVIDE && flags & TEXT && performance.now() - copyAsked < COPY_MS) {
+    copyAsked = -Infinity;
+    // The page may lack the right to it: then the person's clipboard stays.
+    await navigator.clipboard.writeText(await unpacked(data)).catch(() => {});
+  }
+}
+
+// Lines end as in Windows, and a zero byte follows; before it all stands its length.
+async function packed(text) {
+  const bytes = new TextEncoder().encode(`${text.replace(/\r?\n/g, "\r\n")}\0`);
+  const stream = new Blob([new Uint8Array(u32(bytes.length)), bytes]).stream().pipeThrough(new CompressionStream("deflate"));
+  return [...new Uint8Array(await new Response(stream).arrayBuffer())];
+}
+
+async function unpacked(data) {
+  const stream = new DecompressionStream("deflate");
+  // It has no end: the server goes on with it the next time, as far as it knows.
+  stream.writable.getWriter().write(data).catch(() => {});
+  const reader = stream.readable.getReader();
+  let bytes = new Uint8Array(0), length = null;
+  while (length === null || bytes.length < 4 + length) {
+    const { value, done } = await reader.read();
+    if (done) break;
+    bytes = new Uint8Array([...bytes, ...value]);
+    if (length === null && bytes.length >= 4) length = Math.min(new DataView(bytes.buffer).getUint32(0), CLIPBOARD_BYTES);
+  }
+  reader.cancel().catch(() => {});
+  return new TextDecoder().decode(bytes.subarray(4, 4 + (length ?? 0))).replace(/\0$/, "").replaceAll("\r\n", "\n");
+}
+
+document.addEventListener("paste", (event) => {
+  event.preventDefault();
+  if (pasteKey === null) return;
+  toPaste = event.clipboardData.getData("text/plain").slice(0, CLIPBOARD_BYTES / 4);
+  clipboard(NOTIFY);
+  pastePressed();
+});
+
+// Sends the key that the paste event, or its absence, was waited for with.
+function pastePressed() {
+  clearTimeout(pasteKey?.timer);
+  if (pasteKey) press(1, pasteKey.symbol);
+  pasteKey = null;
 }
 
 function pointer(event) {
@@ -160,9 +230,19 @@ function key(event) {
   const point = event.key.codePointAt(0);
   const isCharacter = [...event.key].length === 1;
   const symbol = isCharacter ? (point < 0x100 ? point : 0x1000000 + point) : KEYS[event.key];
-  if (symbol) send(4, event.type === "keydown" ? 1 : 0, 0, 0, u32(symbol));
+  const shortcut = event.type === "keydown" && event.ctrlKey ? event.key.toLowerCase() : "";
+  if (shortcut === "v") {
+    // Its paste event comes first: what is pasted is announced before the desktop gets the key.
+    clearTimeout(pasteKey?.timer);
+    pasteKey = { symbol, timer: setTimeout(pastePressed, PASTE_MS) };
+    return;
+  }
+  if (shortcut === "c" || shortcut === "x") copyAsked = performance.now();
+  pastePressed();
+  if (symbol) press(event.type === "keydown" ? 1 : 0, symbol);
   event.preventDefault();
 }
+const press = (down, symbol) => send(4, down, 0, 0, u32(symbol));
 canvas.addEventListener("keydown", key);
 canvas.addEventListener("keyup", key);
 
