@@ -60,7 +60,7 @@ pub fn test(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
     packages::install_missing(packages::TESTS)?;
     ensure_nextest(workspace)?;
     venv::ensure(workspace)?;
-    let tests = Tests { workspace, archive: options.archive.as_deref().map(PathBuf::from) };
+    let tests = Tests { workspace, archive: options.archive.clone(), all: options.suite == Suite::All };
     match options.suite {
         Suite::All => {
             tests.unit()?;
@@ -84,14 +84,24 @@ fn everything() -> &'static str {
 struct Tests<'w> {
     workspace: &'w Workspace,
     archive: Option<PathBuf>,
+    /// Whether every suite is run: then everything is built at once, since cargo builds what several packages need anew for each choice of
+    /// packages that wants other features of it.
+    all: bool,
 }
 
 impl Tests<'_> {
     fn unit(&self) -> Result<(), Failure> {
-        step("build the unit tests", || {
-            self.cargo(&["nextest", "run", "--workspace", "--exclude", END_TO_END, "--no-run"])
-        })?;
-        step("unit tests", || self.cargo(&["nextest", "run", "--workspace", "--exclude", END_TO_END]))?;
+        if self.all {
+            step("build agent-env and every test", || {
+                self.cargo(&["build", "--workspace", "--bin", "agent-env", "--tests"])
+            })?;
+            let units = format!("not package({END_TO_END})");
+            step("unit tests", || self.cargo(&["nextest", "run", "--workspace", "--filterset", &units]))?;
+        } else {
+            let tests = ["nextest", "run", "--workspace", "--exclude", END_TO_END];
+            step("build the unit tests", || self.cargo(&[&tests[..], &["--no-run"]].concat()))?;
+            step("unit tests", || self.cargo(&tests))?;
+        }
         step("documentation's tests", || self.cargo(&["test", "--quiet", "--doc", "--workspace"]))?;
         for site in self.workspace.bundles("sites")? {
             let manifest = site.join("Cargo.toml");
@@ -107,7 +117,7 @@ impl Tests<'_> {
     }
 
     fn end_to_end(&self, profile: &str) -> Result<(), Failure> {
-        if self.archive.is_none() {
+        if self.archive.is_none() && !self.all {
             step("build agent-env and the end-to-end tests", || {
                 self.workspace.build_program()?;
                 self.cargo(&["nextest", "run", "--package", END_TO_END, "--no-run"])
@@ -124,11 +134,11 @@ impl Tests<'_> {
             Some(archive) => {
                 command.arg("--archive-file").arg(archive).arg("--workspace-remap").arg(self.workspace.root())
             }
+            None if self.all => command.arg("--workspace"),
             None => command.args(["--package", END_TO_END]),
         };
-        if let Some(filter) = filter {
-            command.args(["--filterset", filter]);
-        }
+        let package = format!("package({END_TO_END})");
+        command.args(["--filterset", &filter.map_or(package.clone(), |filter| format!("{package} & {filter}"))]);
         run::run(&mut command)
     }
 

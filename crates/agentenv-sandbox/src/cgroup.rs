@@ -81,14 +81,6 @@ impl Cgroups {
         Ok(())
     }
 
-    /// Has the kernel get ready for a process to join. The first one after a while waits 10 ms until every processor has noticed; beside
-    /// the making of a sandbox that costs nothing.
-    pub fn hasten(&self) {
-        let own = self.folders.first().and_then(|folder| folder.parent());
-        // This process joins the group that it is in. Where it may not, whoever joins waits.
-        let _ = own.map(|own| fs::write(own.join(JOIN), "0"));
-    }
-
     /// Makes the group of one more sandbox, with its limits.
     ///
     /// # Errors

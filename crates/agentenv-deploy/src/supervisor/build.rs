@@ -95,9 +95,6 @@ impl Context {
     /// Makes a sandbox, off the runtime's own threads.
     pub(crate) async fn create(&self, spec: SandboxSpec) -> Result<Sockets, ControlError> {
         let spawner = self.spawner.clone();
-        if let Some(cgroups) = self.cgroups.clone() {
-            tokio::task::spawn_blocking(move || cgroups.hasten());
-        }
         let created = tokio::task::spawn_blocking(move || spawner.create(&spec)).await;
         let sandbox = created
             .map_err(|error| ControlError::infrastructure(format!("a sandbox could not be made: {error}")))?
