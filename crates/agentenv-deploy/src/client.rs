@@ -27,7 +27,7 @@ use tokio::{
     net::UnixStream,
 };
 
-use crate::DeployDir;
+use crate::{DeployDir, reaper};
 
 /// The longest answer taken: what a site's `data/get` may hold, and some.
 const ANSWER_LIMIT: usize = 256 << 20;
@@ -84,9 +84,9 @@ impl ControlClient {
 
     /// Ends the deploy, one that is starting too; returns when nothing is left of it.
     pub async fn close(&self, request: &CloseRequest) -> Result<(), ControlError> {
-        match self.terminate_unready() {
-            true => {}
-            false => self.call::<_, serde_json::Value>(Method::POST, "/close", request).await.map(drop)?,
+        let terminated = self.terminate_unready();
+        if !terminated {
+            self.call::<_, serde_json::Value>(Method::POST, "/close", request).await.map(drop)?;
         }
         // The supervisor ends right after its answer; its lock goes with it.
         let gone = async {
@@ -96,7 +96,14 @@ impl ControlClient {
         };
         tokio::time::timeout(END_LIMIT, gone)
             .await
-            .map_err(|_| ControlError::infrastructure("the supervisor of the deploy did not end").hint(LOOK))
+            .map_err(|_| ControlError::infrastructure("the supervisor of the deploy did not end").hint(LOOK))?;
+        if terminated {
+            // Too young to undo what it had made, it may have died of the signal.
+            let dir = self.dir.clone();
+            let reaped = tokio::task::spawn_blocking(move || reaper::reap_terminated(&dir)).await;
+            reaped.map_err(|error| ControlError::infrastructure(format!("what the deploy left: {error}")))?;
+        }
+        Ok(())
     }
 
     /// Tells a supervisor that is not commanded yet to give up. Whether there was one.

@@ -77,6 +77,18 @@ fn is_held(lock: &Path) -> bool {
     liveness::probe(lock).map_or(true, |holder| holder.is_some())
 }
 
+/// Removes what a deploy left whose supervisor was told to end before it was ready, unless it has done so itself.
+pub(crate) fn reap_terminated(dir: &DeployDir) {
+    let id = dir.path().file_name().and_then(|name| DeployId::parse(name.to_str()?).ok());
+    let home = dir.path().parent().and_then(Path::parent).map(Home::at);
+    if let (Some(id), Some(home)) = (id, home)
+        && is_dead(dir)
+    {
+        let error = ControlError::infrastructure("the deploy was terminated before it was ready");
+        reap_one(&home, &id, &error);
+    }
+}
+
 /// Removes what a deploy left, which nobody holds any more, and records why it ended. `None` where there was nothing to do.
 pub(crate) fn reap_one(home: &Home, id: &DeployId, error: &ControlError) -> Option<Reaped> {
     let dir = DeployDir::new(home.deploy(id));

@@ -138,18 +138,15 @@ fn row_95_the_budget_of_spares_holds_and_is_given_back() {
 fn row_69_a_spares_dead_broker_ends_the_deploy() {
     let home = desk();
     let deploy = home.deploy("desk");
-    // Besides the services' pid 1s, those are brokers.
     let children = |deploy: &Deploy<'_>| -> Vec<Process> {
         let spawner = deploy.spawner().pid;
         deploy.processes().into_iter().filter(|process| process.parent == spawner).collect()
     };
-    let before = children(&deploy);
+    let before: Vec<u32> = children(&deploy).iter().map(|process| process.pid).collect();
     reset(&home, &deploy);
-    let (spare, all) = (spare(&deploy), Processes::all());
-    let runs_the_spare = |process: &Process| all.tree(process.pid).contains(&spare);
-    let current = deploy.service(browser_of(&deploy)).pid;
-    let is_new = |process: &Process| !before.contains(process) && process.pid != current && !runs_the_spare(process);
-    let brokers: Vec<Process> = children(&deploy).into_iter().filter(is_new).collect();
+    spare(&deploy);
+    let is_its_broker = |process: &Process| process.name == "ae-broker" && !before.contains(&process.pid);
+    let brokers: Vec<Process> = children(&deploy).into_iter().filter(is_its_broker).collect();
     let [broker] = &brokers[..] else { panic!("one broker is the spare's: {brokers:?}") };
     let processes = deploy.processes();
     broker.kill_and_wait();

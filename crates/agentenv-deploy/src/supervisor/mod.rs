@@ -237,10 +237,13 @@ async fn live(prepared: Prepared, starter_gone: OwnedFd) -> Result<End, ControlE
     let (starter, ledger) = (Arc::clone(&prepared.starter), Arc::clone(&prepared.ledger));
     let (ttl, expects_reset, mask) = (prepared.input.ttl, prepared.input.expects_reset, prepared.mask.clone());
     let down = deploy::Down::new(&prepared);
+    // Before anything is made: until then the signal ends this process at once.
+    let mut terminated = std::pin::pin!(terminated());
+    let _ = futures_util::poll!(&mut terminated);
     let built = tokio::select! {
         built = build::build(prepared, &down) => built,
         () = gone(starter_gone) => Err(ControlError::infrastructure("the deploy was given up before it was ready")),
-        () = terminated() => Err(ControlError::infrastructure("the deploy was terminated before it was ready")),
+        () = &mut terminated => Err(ControlError::infrastructure("the deploy was terminated before it was ready")),
     };
     let ended = match built {
         Ok(deploy) => {
@@ -251,7 +254,7 @@ async fn live(prepared: Prepared, starter_gone: OwnedFd) -> Result<End, ControlE
             tokio::select! {
                 ended = deploy.until_end() => ended.map(|()| End::Closed),
                 () = lived(ttl) => Ok(End::Forgotten),
-                () = terminated() => Ok(End::Closed),
+                () = &mut terminated => Ok(End::Closed),
             }
         }
         Err(error) => Err(error),
