@@ -79,9 +79,7 @@ fn is_held(lock: &Path) -> bool {
 
 /// Removes what a deploy left whose supervisor was told to end before it was ready, unless it has done so itself.
 pub(crate) fn reap_terminated(dir: &DeployDir) {
-    let id = dir.path().file_name().and_then(|name| DeployId::parse(name.to_str()?).ok());
-    let home = dir.path().parent().and_then(Path::parent).map(Home::at);
-    if let (Some(id), Some(home)) = (id, home)
+    if let (Ok(id), Some(home)) = (dir.id(), dir.home())
         && is_dead(dir)
     {
         let error = ControlError::infrastructure("the deploy was terminated before it was ready");

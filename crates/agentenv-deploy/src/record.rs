@@ -7,7 +7,7 @@ use std::{
 };
 
 use agentenv_protocol::{
-    DeployId, Home, Name,
+    DeployId, Home, IdError, Name,
     control::{ControlError, DeployInfo, DeployState},
 };
 use serde::{Deserialize, Serialize};
@@ -131,6 +131,19 @@ impl DeployDir {
     /// The control token, 0600.
     pub fn control_token(&self) -> PathBuf {
         self.0.join("control.token")
+    }
+
+    /// The deploy's id, as the folder's name has it.
+    ///
+    /// # Errors
+    /// The folder is no deploy's.
+    pub fn id(&self) -> Result<DeployId, IdError> {
+        DeployId::parse(self.0.file_name().and_then(|name| name.to_str()).unwrap_or_default())
+    }
+
+    /// The home that the deploy is in.
+    pub(crate) fn home(&self) -> Option<Home> {
+        self.0.parent().and_then(Path::parent).map(Home::at)
     }
 
     /// The certificate authority.

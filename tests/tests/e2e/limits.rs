@@ -116,8 +116,8 @@ fn row_89_a_site_that_never_accepts_keeps_nobody_else_waiting() {
     });
 }
 
-/// Row 93.
-pub const STEAL: &str = r#"
+/// Listens again where somebody else does.
+pub const LISTEN_AGAIN: &str = r"
 def steal(address, port):
     s = socket.socket()
     s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -125,7 +125,9 @@ def steal(address, port):
     s.bind((address, port))
     s.listen(100)
     stolen.append(s)
-stolen = []
+stolen = []";
+/// Row 93, after [`LISTEN_AGAIN`].
+pub const STEAL: &str = r#"
 alpha = socket.getaddrinfo("alpha.test", 443)[0][4][0]
 tried = {f"{a}:{p}": attempt(lambda: steal(a, p)) for a in (alpha, "0.0.0.0") for p in (443, 80)}
 answers = []
@@ -141,6 +143,6 @@ show({"tried": tried, "answers": sum(answers)})"#;
 fn row_93_no_connection_to_a_placed_socket_is_stolen() {
     let home = desk();
     let deploy = home.deploy("desk");
-    let answer = deploy.python(browser_of(&deploy), &program(STEAL));
+    let answer = deploy.python(browser_of(&deploy), &program(&format!("{LISTEN_AGAIN}{STEAL}")));
     assert_eq!(answer["answers"], 30, "every connection is answered by the site: {answer}");
 }

@@ -44,7 +44,7 @@ pub fn cdp_client(deploy: &Deploy<'_>, cdp_url: &str) -> TcpStream {
 
 /// Code and reason of the close frame that is the next.
 #[track_caller]
-pub fn close_frame(stream: &mut TcpStream) -> (u16, String) {
+fn close_frame(stream: &mut TcpStream) -> (u16, String) {
     let mut head = [0; 2];
     stream.read_exact(&mut head).expect("a frame");
     assert_eq!(head[0], 0x88, "a close frame");
@@ -54,6 +54,13 @@ pub fn close_frame(stream: &mut TcpStream) -> (u16, String) {
     (u16::from_be_bytes([body[0], body[1]]), reason)
 }
 
+/// Checks that the client is told of the reset that ended its connection.
+#[track_caller]
+pub fn assert_told(client: &mut TcpStream) {
+    // 1012 is "service restart".
+    assert_eq!(close_frame(client), (1012, "the deploy is being reset".to_owned()));
+}
+
 #[test]
 fn row_95_cdp_clients_are_told_why_before_the_browser_goes() {
     let home = desk();
@@ -61,8 +68,7 @@ fn row_95_cdp_clients_are_told_why_before_the_browser_goes() {
     let cdp_url = &deploy.info.browsers[0].cdp_url;
     let mut client = cdp_client(&deploy, cdp_url);
     home.run(&["env", "reset", deploy.id()]).ok();
-    // 1012 is "service restart".
-    assert_eq!(close_frame(&mut client), (1012, "the deploy is being reset".to_owned()));
+    assert_told(&mut client);
     cdp_client(&deploy, cdp_url);
 }
 

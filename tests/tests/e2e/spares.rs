@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::{
     desk::{browser_of, desk},
     python::program,
-    reset::{cdp_client, close_frame},
+    reset::{assert_told, cdp_client},
 };
 
 /// How a reset says that it took a spare.
@@ -88,10 +88,10 @@ fn row_95_a_client_of_the_last_episode_is_told_and_the_url_leads_to_the_spare() 
     let cdp_url = &deploy.info.browsers[0].cdp_url;
     let mut client = cdp_client(&deploy, cdp_url);
     assert_eq!(reset(&home, &deploy), "cold: no reset was foreseen");
-    assert_eq!(close_frame(&mut client), (1012, "the deploy is being reset".to_owned()));
+    assert_told(&mut client);
     let mut client = cdp_client(&deploy, cdp_url);
     assert_eq!(reset(&home, &deploy), SPARE, "whoever reset once is likely to do it again");
-    assert_eq!(close_frame(&mut client), (1012, "the deploy is being reset".to_owned()));
+    assert_told(&mut client);
     cdp_client(&deploy, cdp_url);
     let denied = deploy
         .python(browser_of(&deploy), &program("show(attempt(lambda: socket.create_connection(('192.0.2.1', 80), 3)))"));

@@ -2,7 +2,6 @@
 
 use std::{fs, path::PathBuf};
 
-use base64::Engine as _;
 use sha1::{Digest as _, Sha1};
 
 use crate::pem;
@@ -22,11 +21,7 @@ const WHITENER: &[u8] = b"Mighty Aphrodite";
 /// The store of these authorities (PEM), as `sun.security.provider.JavaKeyStore` reads it: every JDK does. Nothing is in it where the
 /// text is no PEM.
 pub(crate) fn trust_store(authorities: &str) -> Vec<u8> {
-    let certificates: Vec<Vec<u8>> = pem::bodies(authorities)
-        .unwrap_or_default()
-        .iter()
-        .filter_map(|body| base64::engine::general_purpose::STANDARD.decode(body).ok())
-        .collect();
+    let certificates = pem::certificates(authorities).unwrap_or_default();
     let mut store = Vec::new();
     for word in HEAD.into_iter().chain([length(certificates.len())]) {
         store.extend(word.to_be_bytes());
@@ -38,7 +33,7 @@ pub(crate) fn trust_store(authorities: &str) -> Vec<u8> {
         store.extend(0_u64.to_be_bytes());
         text(&mut store, "X.509");
         store.extend(length(certificate.len()).to_be_bytes());
-        store.extend(certificate);
+        store.extend(certificate.as_ref());
     }
     let mut seal = Sha1::new();
     for unit in PASSWORD.encode_utf16() {

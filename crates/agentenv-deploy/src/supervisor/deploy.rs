@@ -13,7 +13,7 @@ use std::{
 
 use agentenv_net::{BrowserNetHandle, Gateway, Sites};
 use agentenv_protocol::{
-    DataReply, DeployId, ExitCode, Home, Name, SandboxName,
+    DataReply, DeployId, ExitCode, Name, SandboxName,
     control::{
         CloseRequest, ControlError, DeniedEntry, DeployInfo, DeployState, DeployStatus, ExecRequest, GetRequest,
         LoadRequest, ServiceStatus,
@@ -334,8 +334,7 @@ impl Down {
                 tracing::warn!(%error, path = %path.display(), "cannot be removed");
             }
         }
-        let home = dir.path().parent().and_then(std::path::Path::parent).map(Home::at);
-        if let (Some(name), Some(home)) = (&self.inner.name, home)
+        if let (Some(name), Some(home)) = (&self.inner.name, dir.home())
             && let Err(error) = names::release(&home, name, &self.inner.deploy)
         {
             tracing::warn!(%error, %name, "the name cannot be given back");

@@ -224,8 +224,8 @@ fn run(prepared: Prepared, starter_gone: OwnedFd, lock: DeployLock) -> Result<()
 fn store_captures(dir: &DeployDir) {
     let mut command = std::process::Command::new("/proc/self/exe");
     command.arg0("agent-env").args(["env", "close", marker(dir.path())]).current_dir("/").stdin(Stdio::null());
-    if let Some(home) = dir.path().parent().and_then(Path::parent) {
-        command.env("AGENTENV_HOME", home);
+    if let Some(home) = dir.home() {
+        command.env("AGENTENV_HOME", home.root());
     }
     if let Err(error) = command.spawn() {
         tracing::error!(%error, "the captures could not be stored: `agent-env traffic rescue` does it");

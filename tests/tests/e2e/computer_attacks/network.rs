@@ -14,7 +14,7 @@ use crate::{
     },
     desk::all_refused,
     egress,
-    limits::STEAL,
+    limits::{LISTEN_AGAIN, STEAL},
     live::attacks::{
         all_rows_refused,
         doors::{
@@ -147,16 +147,8 @@ fn row_91_names_that_one_certificate_would_cover() {
     own_browser_does_not_coalesce(&deploy);
 }
 
-/// Listens again where the desktop's own sockets are, as others do.
+/// Listens where the desktop's own sockets are, as others do.
 const STEAL_THE_DESKTOPS: &str = r#"
-def steal(address, port):
-    s = socket.socket()
-    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    s.bind((address, port))
-    s.listen(100)
-    held.append(s)
-held = []
 show({f"{address}:{port}": attempt(lambda: steal(address, port)) for address in ("127.0.0.1", "0.0.0.0") for port in (3128, 5900, 6000, 9222)
     if (address, port) not in FREE})"#;
 
@@ -165,7 +157,13 @@ fn row_93_no_connection_to_a_placed_socket_is_stolen() {
     let home = pc();
     let deploy = home.deploy("work");
     let terminal = Terminal::open(&deploy, PC);
-    let answers = ask(&terminal, &[("sites", STEAL), ("desktop", &format!("FREE = []\n{STEAL_THE_DESKTOPS}"))]);
+    let answers = ask(
+        &terminal,
+        &[
+            ("sites", &format!("{LISTEN_AGAIN}{STEAL}")),
+            ("desktop", &format!("FREE = []\n{LISTEN_AGAIN}{STEAL_THE_DESKTOPS}")),
+        ],
+    );
     assert_eq!(answers["sites"]["answers"], 30, "every connection is answered by the site: {}", answers["sites"]);
     all_refused(PC, &answers["desktop"]);
     let hand = Hand::new(&deploy.info.computers[0].cdp_url);

@@ -5,7 +5,7 @@ use agentenv_tests::{Deploy, Hand, Terminal, playwright};
 use super::*;
 use crate::{
     lifecycle::{FOUND_IN_A_BROWSER, LEAVE_IN_A_BROWSER, nothing_is_left_in},
-    reset::{cdp_client, close_frame},
+    reset::{assert_told, cdp_client},
 };
 
 /// Written wherever something can be; in two, so that a program that looks for it is none itself.
@@ -142,8 +142,7 @@ fn row_95_a_client_of_a_computers_chromium_is_told_why_it_goes() {
     let cdp_url = &deploy.info.computers[0].cdp_url;
     let mut client = cdp_client(&deploy, cdp_url);
     home.run(&["env", "reset", deploy.id()]).ok();
-    // 1012 is "service restart".
-    assert_eq!(close_frame(&mut client), (1012, "the deploy is being reset".to_owned()));
+    assert_told(&mut client);
     cdp_client(&deploy, cdp_url);
     assert!(Hand::new(cdp_url).look(None).colours() > 20, "the same URL, a new desktop");
 }

@@ -225,8 +225,7 @@ fn at_beginning(mut file: File) -> io::Result<File> {
 }
 
 fn id_of(dir: &DeployDir) -> Result<DeployId, ControlError> {
-    let name = dir.path().file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    DeployId::parse(name).map_err(|error| ControlError::infrastructure(error.to_string()))
+    dir.id().map_err(|error| ControlError::infrastructure(error.to_string()))
 }
 
 /// The run of a deploy, and what is on record of its captures: with its run, or with its own universe.
